@@ -1,0 +1,1 @@
+"""A Ray-distributed sweep engine for large fine-tuning grids."""

@@ -1,0 +1,231 @@
+"""Sweep x registry - outcomes -> what is to be run. Pure, and the same every time.
+
+Restarting, widening a space, adding a model and resubmitting failures are all this function with
+another input.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+from tabiflow.registry import Grid
+from tabiflow.registry.kinds import KINDS
+from tabiflow.spec import Dataset, Model, Space, Sweep, configured
+from tabiflow.trial import Cell, Hold, Outcome, Status, Trial
+
+State = Literal["todo", "known", "failed", "held"]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A sampled search of one cell: its trials are found while it runs."""
+
+    template: Trial
+    space: Space
+    samples: int
+
+    def trial(self, settings: Mapping[str, Any]) -> Trial:
+        params, protocol = configured(self.template.protocol, settings)
+        return replace(self.template, params=params, protocol=protocol)
+
+    def owns(self, trial: Trial) -> bool:
+        """Whether a trial of the ledger could have been sampled here."""
+        if trial.cell != self.template.cell:
+            return False
+        point = trial.point(self.space.dimensions)
+        return self.space.holds(point) and self.trial(point).id == trial.id
+
+
+@dataclass(frozen=True)
+class CellPlan:
+    """One model on one data set: the trials that compete, and what is known of them."""
+
+    model: Model
+    dataset: Dataset
+    trials: tuple[Trial, ...]
+    """In grid order; of a sampled cell those that the ledger already knows, oldest first."""
+    varying: tuple[str, ...]
+    """What differs between the trials: their names show it."""
+    outcomes: Mapping[str, Outcome]
+    study: Study | None = None
+    hold: Hold | None = None
+
+    @property
+    def cell(self) -> Cell:
+        return Cell(self.model.name, self.dataset.name)
+
+    @property
+    def size(self) -> int:
+        return max(len(self.trials), self.study.samples if self.study else 0)
+
+    def state(self, trial: Trial) -> State:
+        outcome = self.outcomes.get(trial.id)
+        if outcome is not None and outcome.finished:
+            return "known"
+        if outcome is not None and outcome.status is Status.FAILED:
+            return "failed"
+        return "held" if self.hold is not None and self.hold.covers(trial) else "todo"
+
+    def having(self, *states: State) -> tuple[Trial, ...]:
+        return tuple(trial for trial in self.trials if self.state(trial) in states)
+
+    @property
+    def unsampled(self) -> int:
+        return self.size - len(self.trials)
+
+    @cached_property
+    def counts(self) -> dict[State, int]:
+        counts: dict[State, int] = {"known": 0, "failed": 0, "held": 0, "todo": 0}
+        for trial in self.trials:
+            counts[self.state(trial)] += 1
+        # Samples that were never drawn have no id; a held cell draws none.
+        template = self.study.template if self.study else None
+        blocked = template is not None and self.hold is not None and self.hold.covers(template)
+        counts["held" if blocked else "todo"] += self.unsampled
+        return counts
+
+    @property
+    def complete(self) -> bool:
+        return self.counts["known"] == self.size
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a sweep asks for, cell by cell."""
+
+    sweep: Sweep
+    cells: tuple[CellPlan, ...]
+
+    @property
+    def trials(self) -> Iterator[Trial]:
+        for cell in self.cells:
+            yield from cell.trials
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        sums = {
+            state: sum(cell.counts[state] for cell in self.cells)
+            for state in ("todo", "known", "failed", "held")
+        }
+        size = sum(cell.size for cell in self.cells)
+        return {"trials": size, **sums, "distinct": size, "cells": len(self.cells)}
+
+    @property
+    def models(self) -> list[str]:
+        return list(dict.fromkeys(cell.model.name for cell in self.cells))
+
+    @property
+    def datasets(self) -> list[str]:
+        return list(dict.fromkeys(cell.dataset.name for cell in self.cells))
+
+    def of(self, cell: Cell) -> CellPlan:
+        return next(each for each in self.cells if each.cell == cell)
+
+
+def plan(
+    sweep: Sweep,
+    grid: Grid,
+    outcomes: Mapping[str, Outcome] | None = None,
+    holds: Sequence[Hold] = (),
+) -> Plan:
+    """The whole of a sweep, with what the ledger knows marked in it.
+
+    `outcomes` holds each trial's latest attempt by trial id, of every experiment.
+    """
+    outcomes = outcomes or {}
+    by_cell: dict[Cell, list[Outcome]] = {}
+    for outcome in outcomes.values():
+        by_cell.setdefault(outcome.trial.cell, []).append(outcome)
+    cells: dict[Cell, CellPlan] = {}
+    for datasets, space in grid.searches:
+        for dataset in datasets:
+            for model in grid.models:
+                cell = Cell(model.name, dataset.name)
+                base = _template(sweep, model, dataset, KINDS[dataset.task].version)
+                known = by_cell.get(cell, [])
+                fresh = _cell_plan(sweep, model, dataset, space, base, known, holds)
+                cells[cell] = _merged(sweep, cells[cell], fresh) if cell in cells else fresh
+    return Plan(sweep, tuple(cells.values()))
+
+
+def _template(sweep: Sweep, model: Model, dataset: Dataset, task_version: int) -> Trial:
+    params, protocol = configured(sweep.protocol, {"learning_rate": 1e-5})
+    return Trial(
+        model=model.name,
+        dataset=dataset.name,
+        model_identity=model.identity,
+        dataset_identity={**dataset.identity, "version": task_version},
+        params=params,
+        protocol=protocol,
+        seed=sweep.seeds[0],
+        limit=sweep.limit.model_dump(exclude_none=True),
+        runner=_runner(sweep),
+    )
+
+
+def _runner(sweep: Sweep) -> dict[str, Any]:
+    """Part of the identity: a rehearsed score must never pass for a real one."""
+    if sweep.runner == "finetune":
+        return {}
+    return {"name": sweep.runner, **sweep.rehearse.model_dump(exclude_defaults=True)}
+
+
+def _cell_plan(
+    sweep: Sweep,
+    model: Model,
+    dataset: Dataset,
+    space: Space,
+    base: Trial,
+    known: Sequence[Outcome],
+    holds: Sequence[Hold],
+) -> CellPlan:
+    study = None
+    varying = space.varying + (("seed",) if len(sweep.seeds) > 1 else ())
+    if space.samples is None:
+        trials = tuple(_grid(base, space, sweep.seeds))
+    else:
+        study = Study(base, space, space.samples)
+        trials = tuple(_sampled(study, known))
+    ids = {trial.id for trial in trials}
+    return CellPlan(
+        model=model,
+        dataset=dataset,
+        trials=trials,
+        varying=varying,
+        outcomes={each.trial.id: each for each in known if each.trial.id in ids},
+        study=study,
+        hold=next((hold for hold in holds if hold.covers(base)), None),
+    )
+
+
+def _grid(base: Trial, space: Space, seeds: Sequence[int]) -> Iterator[Trial]:
+    for settings in space.grid():
+        params, protocol = configured(base.protocol, settings)
+        for seed in seeds:
+            yield replace(base, params=params, protocol=protocol, seed=seed)
+
+
+def _sampled(study: Study, known: Sequence[Outcome]) -> list[Trial]:
+    """The trials that the study has drawn so far, oldest first, at most as many as asked for."""
+    oldest_first = sorted(known, key=lambda outcome: (outcome.started, outcome.trial.id))
+    drawn = [outcome.trial for outcome in oldest_first if study.owns(outcome.trial)]
+    return drawn[: study.samples]
+
+
+def _merged(sweep: Sweep, first: CellPlan, second: CellPlan) -> CellPlan:
+    """A data set that stands in two searches competes in both spaces at once."""
+    if first.study or second.study:
+        raise sweep.source.error(
+            f"data set `{first.dataset.name}` stands in two searches, one of them sampled", "search"
+        )
+    trials = {trial.id: trial for trial in (*first.trials, *second.trials)}
+    # Over both spaces together every setting may differ.
+    varying = dict.fromkeys((*first.varying, *second.varying, "learning_rate"))
+    return replace(
+        first,
+        trials=tuple(trials.values()),
+        varying=tuple(varying),
+        outcomes={**first.outcomes, **second.outcomes},
+    )
+

@@ -1,0 +1,60 @@
+"""The revision of something local: a hash of its files' bytes, remembered by size and time."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from tabiflow.errors import UserError
+
+_KNOWN = "revisions.json"
+
+
+def cache_folder() -> Path:
+    """Where rebuildable files lie: `TABIFLOW_CACHE`, or the user's cache folder."""
+    return Path(os.environ.get("TABIFLOW_CACHE") or Path.home() / ".cache" / "tabiflow")
+
+
+def revision(folder: Path, files: list[Path]) -> str:
+    """16 hex digits over the files' names and bytes. Raises UserError when one is unreadable."""
+    known = _remembered()
+    whole = hashlib.sha256()
+    fresh = False
+    for file in sorted(files):
+        try:
+            stat = file.stat()
+            key = f"{file.resolve()}|{stat.st_size}|{stat.st_mtime_ns}"
+            if key not in known:
+                known[key] = _hash(file)
+                fresh = True
+        except OSError as error:
+            raise UserError(f"cannot be read: {error.strerror}", where=str(file)) from error
+        whole.update(f"{file.relative_to(folder).as_posix()}\0{known[key]}\n".encode())
+    if fresh:
+        _remember(known)
+    return whole.hexdigest()[:16]
+
+
+def _hash(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _remembered() -> dict[str, str]:
+    try:
+        known: dict[str, str] = json.loads((cache_folder() / _KNOWN).read_text())
+    except (OSError, ValueError):
+        return {}
+    return known
+
+
+def _remember(known: dict[str, str]) -> None:
+    """Best effort: a cache that cannot be written costs time, not correctness."""
+    target = cache_folder() / _KNOWN
+    draft = target.with_name(f"{_KNOWN}.{os.getpid()}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(json.dumps(known))
+        draft.replace(target)
+    except OSError:
+        draft.unlink(missing_ok=True)

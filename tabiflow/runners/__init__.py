@@ -1,0 +1,71 @@
+"""Ways to run one trial. A runner yields an `Epoch` after each epoch and returns a `Result`.
+
+Each runner is imported only by the worker that needs it: the heavy libraries live behind it.
+"""
+
+import json
+from collections.abc import Generator, Mapping
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from typing import Protocol
+
+from tabiflow.spec import Dataset, Model
+from tabiflow.trial import Epoch, Opening, Result, Trial
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything a worker is told about one attempt. Travels as JSON."""
+
+    trial: Trial
+    attempt: int
+    model: Model
+    dataset: Dataset
+    metrics: tuple[str, ...] = ()
+    """Additional `evaluate` modules to record beside the headline."""
+    opening: Opening | None = None
+    """Present only when the trial may read the test split."""
+    cpus: float = 1
+
+    def to_json(self) -> str:
+        opening = None if self.opening is None else asdict(self.opening)
+        fields = {
+            "trial": self.trial.to_json(),
+            "attempt": self.attempt,
+            "model": self.model.model_dump(mode="json"),
+            "dataset": self.dataset.model_dump(mode="json"),
+            "metrics": self.metrics,
+            "opening": opening,
+            "cpus": self.cpus,
+        }
+        return json.dumps(fields, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Job":
+        fields = json.loads(text)
+        return cls(
+            trial=Trial.from_json(fields["trial"]),
+            attempt=fields["attempt"],
+            model=Model(**fields["model"]),
+            dataset=Dataset(**fields["dataset"]),
+            metrics=tuple(fields["metrics"]),
+            opening=Opening(**fields["opening"]) if fields["opening"] else None,
+            cpus=fields["cpus"],
+        )
+
+
+class Runner(Protocol):
+    def __call__(self, job: Job) -> Generator[Epoch, None, Result]:
+        """Raises whatever went wrong; `tabiflow.runners.failures` gives it a kind."""
+
+
+RUNNERS: Mapping[str, str] = {
+    "finetune": "tabiflow.runners.finetune",
+    "rehearse": "tabiflow.runners.rehearse",
+}
+"""Name -> the module whose `run` is the runner."""
+
+
+def runner(name: str) -> Runner:
+    run: Runner = import_module(RUNNERS[name]).run
+    return run
