@@ -5,7 +5,7 @@ holds. Reads local files' bytes for that; never a hub.
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -30,6 +30,8 @@ class Grid:
 
     models: tuple[Model, ...]
     searches: tuple[tuple[tuple[Dataset, ...], Space], ...]
+    places: Mapping[str, str]
+    """Data set -> `file:line` of the entry that named it."""
 
     @property
     def datasets(self) -> tuple[Dataset, ...]:
@@ -45,6 +47,7 @@ def resolve(sweep: Sweep) -> Grid:
         for model in _rows(source, entry, MODELS, "model", ("models", index)):
             _add(source, models, _revised_model(source, model, index), ("models", index))
     datasets: dict[str, Dataset] = {}
+    places: dict[str, str] = {}
     searches = []
     for index, search in enumerate(sweep.search):
         chosen: dict[str, Dataset] = {}
@@ -54,8 +57,9 @@ def resolve(sweep: Sweep) -> Grid:
                 dataset = _revised_dataset(source, row, place)
                 _add(source, datasets, dataset, place)
                 chosen[dataset.name] = dataset
+                places.setdefault(dataset.name, source.where(*place))
         searches.append((tuple(chosen.values()), search.space))
-    return Grid(tuple(models.values()), tuple(searches))
+    return Grid(tuple(models.values()), tuple(searches), places)
 
 
 def dataset_files(folder: Path) -> dict[str, Path]:
