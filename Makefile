@@ -1,0 +1,35 @@
+# Everything starts here; a fresh machine needs Python 3.11 or newer, nothing else.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# Installed with byte code: importing the libraries costs seconds a process without it.
+INSTALL := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pip install --quiet --constraint constraints.txt
+
+.PHONY: setup quickstart test test-slow check
+
+setup: $(VENV)/installed
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(INSTALL) --editable '.[dev]'
+	touch $@
+
+# The whole tour on the embedded example: no GPU, no network, a few minutes.
+quickstart: setup
+	$(BIN)/tabiflow plan sweeps/quickstart.yaml
+	$(BIN)/tabiflow sweep sweeps/quickstart.yaml
+	$(BIN)/tabiflow select sweeps/quickstart.yaml
+	$(BIN)/tabiflow confirm sweeps/quickstart.yaml
+	$(BIN)/tabiflow report sweeps/quickstart.yaml -o .tabiflow/quickstart-report
+
+test: setup
+	$(BIN)/python -m pytest
+
+test-slow: setup
+	$(BIN)/python -m pytest -m slow
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
