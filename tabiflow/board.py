@@ -1,0 +1,229 @@
+"""What a person sees while a sweep runs: a live board on a terminal, plain lines elsewhere.
+
+Counts and estimates come from `Progress`, which the engine's events feed; drawing changes nothing.
+"""
+
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from tabiflow.plan import Plan
+from tabiflow.trial import Cell, Epoch, FailureKind, Status, Trial
+
+log = logging.getLogger(__name__)
+
+SHOWN_RUNNING = 8
+
+
+@dataclass
+class CellProgress:
+    """One square of the board."""
+
+    size: int
+    done: int = 0
+    failed: int = 0
+    held: int = 0
+    running: int = 0
+    best: float = math.nan
+
+    def score(self, score: float) -> None:
+        if not math.isnan(score) and not self.best >= score:
+            self.best = score
+
+    @property
+    def open(self) -> int:
+        return self.size - self.done - self.failed - self.held
+
+
+@dataclass
+class Running:
+    trial: Trial
+    attempt: int
+    epoch: int = 0
+    score: float = math.nan
+
+
+@dataclass
+class Progress:
+    """The sweep so far. Fed by the engine's events on the driver, one thread."""
+
+    cells: dict[Cell, CellProgress]
+    names: Mapping[str, str]
+    """Trial id -> what differs in it."""
+    running: dict[str, Running] = field(default_factory=dict)
+    kinds: Counter[str] = field(default_factory=Counter)
+    """Failures of this session by kind."""
+    ended: int = 0
+    began: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def of(cls, plan: Plan, names: Mapping[str, str] | None = None) -> "Progress":
+        cells = {}
+        for each in plan.cells:
+            counts = each.counts
+            square = CellProgress(each.size, counts["known"], counts["failed"], counts["held"])
+            for outcome in each.outcomes.values():
+                if outcome.finished:
+                    square.score(outcome.score)
+            cells[each.cell] = square
+        return cls(cells, names or {})
+
+    def square(self, trial: Trial) -> CellProgress:
+        return self.cells.setdefault(trial.cell, CellProgress(size=1))
+
+    def start(self, trial: Trial, attempt: int) -> None:
+        self.running[trial.id] = Running(trial, attempt)
+        self.square(trial).running += 1
+
+    def epoch(self, trial: Trial, epoch: Epoch) -> None:
+        running = self.running.get(trial.id)
+        if running is not None:
+            running.epoch, running.score = epoch.epoch, epoch.score
+
+    def end(self, trial: Trial, status: Status, score: float, kind: FailureKind | None) -> None:
+        if self.running.pop(trial.id, None) is not None:
+            self.square(trial).running -= 1
+        if status in (Status.DONE, Status.PRUNED):
+            self.ended += 1
+            self.square(trial).done += 1
+            self.square(trial).score(score)
+        elif status is Status.FAILED:
+            self.ended += 1
+            self.square(trial).failed += 1
+        if kind is not None:
+            self.kinds[kind] += 1
+
+    def hold(self, cell: Cell) -> None:
+        square = self.cells[cell]
+        square.held += square.open - square.running
+
+    @property
+    def left(self) -> int:
+        return sum(square.open for square in self.cells.values())
+
+    def seconds_left(self) -> float:
+        """At the pace of this session; NaN before a trial has ended."""
+        if self.ended == 0:
+            return math.nan
+        return (time.monotonic() - self.began) / self.ended * self.left
+
+
+def shown(number: float, form: str = ".2f") -> str:
+    """A number for people; unknown is a dash."""
+    return "–" if math.isnan(number) else format(number, form)
+
+
+def duration(seconds: float) -> str:
+    """`1 h 05 min`, `3 min 20 s`, `12 s`; unknown is a dash."""
+    if math.isnan(seconds):
+        return "–"
+    hours, rest = divmod(round(seconds), 3600)
+    minutes, left = divmod(rest, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {left:02d} s" if minutes else f"{left} s"
+
+
+class PlainLog:
+    """One line an end of a trial, for logs and pipes."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def on_start(self, trial: Trial, attempt: int) -> None:
+        self._progress.start(trial, attempt)
+
+    def on_epoch(self, trial: Trial, epoch: Epoch) -> None:
+        self._progress.epoch(trial, epoch)
+
+    def on_end(
+        self, trial: Trial, status: Status, score: float, kind: FailureKind | None, error: str
+    ) -> None:
+        self._progress.end(trial, status, score, kind)
+        name = self._progress.names.get(trial.id, "")
+        what = f"{kind}: {error}" if kind else f"validation {shown(score)}"
+        log.info(
+            "%s %s x %s [%s] %s; %d left, %s",
+            *(status.value, trial.model, trial.dataset, name, what),
+            *(self._progress.left, duration(self._progress.seconds_left())),
+        )
+
+    def on_hold(self, cell: Cell, kind: FailureKind, error: str) -> None:
+        self._progress.hold(cell)
+        log.warning("held %s x %s: %s: %s", cell.model, cell.dataset, kind, error)
+
+
+class Board(PlainLog):
+    """The same events, drawn as a table that stays in place."""
+
+    def on_end(
+        self, trial: Trial, status: Status, score: float, kind: FailureKind | None, error: str
+    ) -> None:
+        self._progress.end(trial, status, score, kind)
+
+    def on_hold(self, cell: Cell, kind: FailureKind, error: str) -> None:
+        self._progress.hold(cell)
+
+    def __rich__(self) -> Group:
+        return Group(
+            _matrix(self._progress),
+            _footer(self._progress),
+            *_running(self._progress),
+        )
+
+
+def _matrix(progress: Progress) -> Table:
+    table = Table(box=None, pad_edge=False, title_justify="left")
+    models = list(dict.fromkeys(cell.model for cell in progress.cells))
+    table.add_column("")
+    for model in models:
+        table.add_column(model, justify="right")
+    for dataset in dict.fromkeys(cell.dataset for cell in progress.cells):
+        squares = (progress.cells.get(Cell(model, dataset)) for model in models)
+        table.add_row(dataset, *(_square(square) for square in squares))
+    return table
+
+
+def _square(square: CellProgress | None) -> Text:
+    if square is None:
+        return Text("–")
+    text = Text(f"{square.done}/{square.size}", style="green" if not square.open else "")
+    text.append(f" +{square.running}" if square.running else "", style="cyan")
+    text.append(f" {square.failed} failed" if square.failed else "", style="red")
+    text.append(f" {square.held} held" if square.held else "", style="yellow")
+    text.append(f"  {shown(square.best)}", style="bold")
+    return text
+
+
+def _footer(progress: Progress) -> Text:
+    kinds = ", ".join(f"{count} {kind}" for kind, count in progress.kinds.most_common()) or "none"
+    left = duration(progress.seconds_left())
+    return Text(f"\n{progress.left} trials left, about {left}; failures: {kinds}")
+
+
+def _running(progress: Progress) -> Iterator[Text]:
+    for running in list(progress.running.values())[:SHOWN_RUNNING]:
+        trial = running.trial
+        name = progress.names.get(trial.id, "")
+        line = f"  {trial.model} x {trial.dataset} [{name}] epoch {running.epoch}"
+        yield Text(f"{line}, validation {shown(running.score)}", style="dim")
+
+
+@contextmanager
+def board(progress: Progress, console: Console) -> Iterator[PlainLog]:
+    """A listener for the engine: drawn on a terminal, logged elsewhere."""
+    if not console.is_terminal:
+        yield PlainLog(progress)
+        return
+    listener = Board(progress)
+    with Live(listener, console=console, refresh_per_second=2, transient=False):
+        yield listener
