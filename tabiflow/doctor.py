@@ -1,4 +1,4 @@
-"""Is this machine fit to run a sweep? Looks at versions, device, ledger, disk and hub; runs nothing."""
+"""Is this machine fit to run a sweep? Looks at versions, device, ledger, disk and hub."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 
 from tabiflow import ledger
 from tabiflow.errors import TabiflowError
-from tabiflow.registry import DATASETS
+from tabiflow.registry.datasets import DATASETS
 from tabiflow.registry.local import cache_folder
 
 LEAST_FREE = 5 * 1024**3

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from tabiflow.trial import (
     Cell,
@@ -172,3 +173,11 @@ def open_ledger(uri: str | None = None) -> Ledger:
     from tabiflow.ledger.store import Store
 
     return Store.open(uri or address())
+
+
+def shown_address(uri: str | None = None) -> str:
+    """For people and logs: without user and password."""
+    parts = urlsplit(uri or address())
+    if "@" not in parts.netloc:
+        return uri or address()
+    return parts._replace(netloc=f"***@{parts.netloc.rpartition('@')[2]}").geturl()

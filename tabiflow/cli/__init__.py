@@ -1,0 +1,74 @@
+"""The verbs: parse, call, print. What a verb means is decided below this package.
+
+Heavy modules are imported by the verb that needs them, so that `plan` answers at once.
+Exit codes: 0 all done, 2 the user's mistake, 3 finished with failures, 130 interrupted.
+"""
+
+import logging
+import sys
+from typing import Any
+
+import click
+from rich.logging import RichHandler
+
+from tabiflow.cli import machine, read, run
+from tabiflow.cli.common import INTERRUPTED, MISTAKE, err
+from tabiflow.errors import CellError, UserError, near
+
+
+class Verbs(click.Group):
+    """Unknown verbs get a near name."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and self.get_command(ctx, args[0]) is None:
+            hint = near(args[0], self.list_commands(ctx))
+            ctx.fail(f"no verb `{args[0]}`" + (f"; {hint}" if hint else ""))
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="tabiflow")
+def verbs() -> None:
+    """Sweeps of fine-tuning trials: plan, run, select, confirm, report."""
+
+
+def main() -> None:
+    """The console script: a user's mistake is one line, ours is a traceback."""
+    logging.basicConfig(
+        level=logging.INFO,
+        format="%(message)s",
+        handlers=[RichHandler(console=err, show_path=False, show_level=False)]
+        if err.is_terminal
+        else [logging.StreamHandler()],
+    )
+    try:
+        code = verbs.main(standalone_mode=False)
+    except (UserError, CellError) as error:
+        code = _complain(str(error))
+    except click.ClickException as error:
+        code = _complain(error.format_message())
+    except (KeyboardInterrupt, click.Abort):
+        code = INTERRUPTED
+    sys.exit(code or 0)
+
+
+def _complain(line: str) -> int:
+    click.echo(f"tabiflow: {' '.join(line.split())}", err=True)
+    return MISTAKE
+
+
+for _verb in (
+    read.plan_verb,
+    run.sweep,
+    read.status,
+    read.failures,
+    run.resubmit,
+    read.select,
+    run.confirm,
+    read.report_verb,
+    read.show,
+    read.list_verb,
+    machine.ui,
+    machine.doctor,
+):
+    verbs.add_command(_verb)

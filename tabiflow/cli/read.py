@@ -1,0 +1,295 @@
+"""The verbs that look: they start nothing and change nothing."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from tabiflow import ledger, selection
+from tabiflow.board import shown
+from tabiflow.cli.common import Known, know, on_sweep, say, table
+from tabiflow.errors import UserError, near
+from tabiflow.plan import CellPlan, Plan
+from tabiflow.registry.datasets import DATASETS
+from tabiflow.registry.kinds import KINDS
+from tabiflow.registry.models import MODELS
+from tabiflow.report.content import report
+from tabiflow.report.render import as_json, dumps, number, sections, write
+from tabiflow.spec import Dataset, Model, label
+from tabiflow.trial import Outcome, Status
+
+
+@click.command(name="plan")
+@on_sweep
+def plan_verb(sweep: Path, rehearse: bool, as_data: bool) -> None:
+    """What the sweep asks for, and what is left to run. Runs nothing."""
+    known = know(sweep, rehearse)
+    counts = known.plan.counts
+    content = {
+        **counts,
+        "sweep": known.sweep.name,
+        "models": known.plan.models,
+        "datasets": known.plan.datasets,
+    }
+    rows = [
+        (name, *(_square(known.plan, model, name) for model in known.plan.models))
+        for name in known.plan.datasets
+    ]
+    say(
+        as_data,
+        content,
+        table("", ("todo of all", *known.plan.models), rows),
+        f"\n{counts['trials']} trials in {counts['cells']} cells: {counts['todo']} to do, "
+        f"{counts['known']} known, {counts['failed']} failed, {counts['held']} held",
+    )
+
+
+def _square(plan: Plan, model: str, dataset: str) -> str:
+    found = [cell for cell in plan.cells if cell.cell == (model, dataset)]
+    return f"{found[0].counts['todo']}/{found[0].size}" if found else "–"
+
+
+@click.command()
+@on_sweep
+def status(sweep: Path, rehearse: bool, as_data: bool) -> None:
+    """Where the sweep stands, cell by cell."""
+    known = know(sweep, rehearse)
+    content = status_content(known)
+    rows = [
+        (
+            each["model"],
+            each["dataset"],
+            *(str(each[state]) for state in ("done", "todo", "failed")),
+            shown(each["best"]["score"]) if each["best"] else "–",
+        )
+        for each in content["cells"]
+    ]
+    header = ("model", "data set", "done", "todo", "failed", "best validation")
+    say(as_data, content, table("", header, rows), status_line(known))
+
+
+def status_content(known: Known) -> dict[str, Any]:
+    mine = [outcome for cell in known.plan.cells for outcome in cell.outcomes.values()]
+    running = sum(outcome.status is Status.RUNNING for outcome in mine)
+    pruned = sum(outcome.status is Status.PRUNED for outcome in mine)
+    counts = known.plan.counts
+    best = {winner.cell: winner for winner in known.winners}
+    return {
+        "sweep": known.sweep.name,
+        "counts": {
+            "done": counts["known"] - pruned,
+            "running": running,
+            "failed": counts["failed"],
+            "held": counts["held"],
+            "pruned": pruned,
+            "todo": counts["todo"] - running,
+        },
+        "cells": [_cell_status(cell, best.get(cell.cell)) for cell in known.plan.cells],
+    }
+
+
+def _cell_status(cell: CellPlan, best: selection.Winner | None) -> dict[str, Any]:
+    counts = cell.counts
+    metric = KINDS[cell.dataset.task].metric
+    return {
+        "model": cell.model.name,
+        "dataset": cell.dataset.name,
+        "done": counts["known"],
+        "todo": counts["todo"],
+        "failed": counts["failed"],
+        "held": counts["held"],
+        "best": best and {"trial": best.trial.id, "score": best.score, "metric": metric},
+    }
+
+
+def status_line(known: Known) -> str:
+    counts = status_content(known)["counts"]
+    parts = [f"{count} {state}" for state, count in counts.items() if count]
+    return f"\n{known.sweep.name}: " + ", ".join(parts)
+
+
+@click.command()
+@on_sweep
+def failures(sweep: Path, rehearse: bool, as_data: bool) -> None:
+    """What failed, and why; `resubmit` runs it again."""
+    known = know(sweep, rehearse)
+    failed = [_failure(outcome) for outcome in _failed(known)]
+    held = [
+        {
+            "model": cell.model.name,
+            "dataset": cell.dataset.name,
+            "trials": cell.counts["held"],
+            "kind": cell.hold.kind,
+            "error": cell.hold.error,
+        }
+        for cell in known.plan.cells
+        if cell.hold is not None and cell.counts["held"]
+    ]
+    header = ("trial", "model", "data set", "kind", "attempts", "error")
+    rows = [
+        (
+            each["trial"],
+            each["model"],
+            each["dataset"],
+            each["kind"],
+            str(each["attempts"]),
+            each["error"],
+        )
+        for each in failed
+    ]
+    lines = [
+        f"held: {each['trials']} trials of {each['model']} x {each['dataset']} "
+        f"({each['kind']}: {each['error']})"
+        for each in held
+    ]
+    say(as_data, {"failures": failed, "held": held}, table("", header, rows), *lines)
+
+
+def _failed(known: Known) -> list[Outcome]:
+    """Of the plan, and of the confirming trials of its cells."""
+    cells = {cell.cell for cell in known.plan.cells}
+    planned = [
+        cell.outcomes[trial.id] for cell in known.plan.cells for trial in cell.having("failed")
+    ]
+    confirming = [
+        outcome
+        for outcome in known.outcomes.values()
+        if outcome.trial.split == "test"
+        and outcome.sweep == known.sweep.name
+        and outcome.trial.cell in cells
+        and outcome.status is Status.FAILED
+    ]
+    return planned + confirming
+
+
+def _failure(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "trial": outcome.trial.id,
+        "model": outcome.trial.model,
+        "dataset": outcome.trial.dataset,
+        "kind": outcome.kind,
+        "error": outcome.error,
+        "attempts": outcome.attempt,
+    }
+
+
+@click.command()
+@on_sweep
+def select(sweep: Path, rehearse: bool, as_data: bool) -> None:
+    """The best configuration of every cell, on validation only."""
+    known = know(sweep, rehearse)
+    chosen = [_winner(winner, known.plan) for winner in known.winners]
+    header = ("model", "data set", "configuration", "metric", "validation", "epoch", "ties")
+    rows = [
+        (
+            each["model"],
+            each["dataset"],
+            each["configuration"],
+            each["metric"],
+            number(each["score"]) + ("" if each["complete"] else " (incomplete)"),
+            str(each["epoch"]),
+            str(each["ties"]),
+        )
+        for each in chosen
+    ]
+    missing = len(known.plan.cells) - len(chosen)
+    line = f"\n{len(chosen)} winners" + (f", {missing} cells without a score" if missing else "")
+    say(as_data, {"winners": chosen}, table("", header, rows), line)
+
+
+def _winner(winner: selection.Winner, plan: Plan) -> dict[str, Any]:
+    cell = plan.of(winner.cell)
+    settings = winner.trial.settings
+    return {
+        "model": winner.cell.model,
+        "dataset": winner.cell.dataset,
+        "trial": winner.trial.id,
+        "params": settings,
+        "configuration": label(winner.trial.point(cell.varying), cell.varying),
+        "metric": KINDS[cell.dataset.task].metric,
+        "score": winner.score,
+        "epoch": winner.epoch,
+        "ties": winner.ties,
+        "candidates": winner.candidates,
+        "complete": winner.complete,
+    }
+
+
+@click.command(name="report")
+@on_sweep
+@click.option("-o", "folder", type=click.Path(path_type=Path), help="Write the tables here.")
+def report_verb(sweep: Path, rehearse: bool, as_data: bool, folder: Path | None) -> None:
+    """Test scores, averages, winners, openings."""
+    known = know(sweep, rehearse)
+    made = report(known.plan, known.winners, known.outcomes)
+    files = write(made, folder) if folder else []
+    tables = [table(title, header, rows) for title, header, rows in sections(made) if rows]
+    spaced = [each for one in tables for each in (one, "")]
+    say(as_data, as_json(made), *spaced, *(f"wrote {file}" for file in files))
+
+
+@click.command()
+@click.argument("trial")
+@click.option("--json", "as_data", is_flag=True, help="One JSON object on stdout.")
+def show(trial: str, as_data: bool) -> None:
+    """One trial: what it means and what became of it. TRIAL is an id or its beginning."""
+    if not ledger.exists():
+        raise UserError("there is no ledger yet", hint="run `tabiflow sweep` first")
+    book = ledger.open_ledger()
+    outcome = _one(trial, book.outcomes())
+    curve = book.curves([outcome.run_id]).get(outcome.run_id, [])
+    content = {
+        "trial": outcome.trial.id,
+        "sweep": outcome.sweep,
+        "status": outcome.status.value,
+        "attempt": outcome.attempt,
+        "meaning": outcome.trial.meaning,
+        "metric": outcome.metric,
+        "validation": outcome.score,
+        "epoch": outcome.epoch,
+        "test": outcome.test,
+        "kind": outcome.kind,
+        "error": outcome.error,
+        "metrics": dict(outcome.metrics),
+        "curve": [{"epoch": epoch, "validation": score} for epoch, score in curve],
+        "tags": dict(outcome.tags),
+        "run": outcome.run_id,
+    }
+    say(as_data, content, dumps(content))
+
+
+def _one(prefix: str, outcomes: Mapping[str, Outcome]) -> Outcome:
+    found = [outcome for key, outcome in outcomes.items() if key.startswith(prefix)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UserError(f"{len(found)} trials begin with `{prefix}`", hint="give more digits")
+    raise UserError(f"no trial `{prefix}` in the ledger", hint=near(prefix, outcomes))
+
+
+@click.command(name="list")
+@click.argument("what", type=click.Choice(["models", "datasets"]), required=False)
+@click.option("--json", "as_data", is_flag=True, help="One JSON object on stdout.")
+def list_verb(what: str | None, as_data: bool) -> None:
+    """The models and data sets that a sweep can name, with their tags."""
+    content: dict[str, Any] = {}
+    tables: list[Table | str] = []
+    if what != "datasets":
+        content["models"] = [row.model_dump(mode="json", exclude_defaults=True) for row in MODELS]
+        rows = [(row.name, row.title, _origin(row), ", ".join(row.tags)) for row in MODELS]
+        tables += [table("models", ("name", "title", "from", "tags"), rows), ""]
+    if what != "models":
+        content["datasets"] = [
+            row.model_dump(mode="json", exclude_defaults=True) for row in DATASETS
+        ]
+        found = [
+            (d.name, d.task, d.group, str(d.hub or d.build), ", ".join(d.tags)) for d in DATASETS
+        ]
+        tables.append(table("data sets", ("name", "task", "category", "from", "tags"), found))
+    say(as_data, content, *tables)
+
+
+def _origin(row: Model | Dataset) -> str:
+    return row.hub or "built in"
