@@ -10,14 +10,15 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveInt
 
 
 class Frozen(BaseModel):
-    """A value that forbids unknown keys and never changes."""
+    """A value that forbids unknown keys and never changes. Its numbers are finite."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class WeightDecay(Frozen):
     mode: Literal["decoupled", "adamw"] = "decoupled"
-    """`decoupled`: weights x (1 - wd * lr_t / lr_max) a step. `adamw`: x (1 - wd * lr_t), as torch."""
+    """What a step multiplies weights by: `decoupled` by 1 - wd * lr_t / lr_max, `adamw` (torch's
+    own) by 1 - wd * lr_t."""
 
 
 class Protocol(Frozen):
@@ -51,7 +52,9 @@ class Protocol(Frozen):
 
     def changed(self) -> dict[str, Any]:
         """The fields that differ from their defaults: what a trial's identity holds of it."""
-        return self.model_dump(mode="json", exclude_defaults=True)
+        changed = self.model_dump(mode="json", exclude_defaults=True)
+        # A raised version is the default from then on, and must still change every id.
+        return changed if self.version == 1 else {**changed, "version": self.version}
 
 
 class Params(Frozen):

@@ -110,7 +110,7 @@ class Trial:
 
     def point(self, names: Iterable[str]) -> dict[str, Any]:
         """The named settings, defaults included."""
-        where = {name: self.params for name in Params.model_fields} | {"seed": self}
+        where = dict.fromkeys(Params.model_fields, self.params) | {"seed": self}
         return {name: getattr(where.get(name, self.protocol), name) for name in names}
 
     def to_json(self) -> str:
@@ -118,15 +118,23 @@ class Trial:
 
     @classmethod
     def from_json(cls, text: str) -> "Trial":
-        """The inverse of `to_json`. Raises ValueError (pydantic's) when the record is not ours."""
-        meaning = json.loads(text)
-        params, protocol = Params(**meaning.pop("params")), Protocol(**meaning.pop("protocol", {}))
-        return cls(params=params, protocol=protocol, **meaning)
+        """The inverse of `to_json`. Raises ValueError when the record is not ours."""
+        try:
+            meaning = {"model_identity": {}, "dataset_identity": {}, **json.loads(text)}
+            params = Params(**meaning.pop("params"))
+            # A record without a version is of the first, whatever the default is by now.
+            protocol = Protocol(**{"version": 1, **meaning.pop("protocol", {})})
+            return cls(params=params, protocol=protocol, **meaning)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not the record of a trial: {text[:60]}") from error
+
+
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
 
 
 def canonical(value: Any) -> str:
     """JSON in which the order of keys never matters."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return _encode(value)
 
 
 def digest(value: Any) -> str:
