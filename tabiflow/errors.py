@@ -31,7 +31,8 @@ class TabiflowError(Exception):
 
     def __str__(self) -> str:
         line = f"{self.where}: {self.message}" if self.where else self.message
-        return f"{line}; {self.hint}" if self.hint else line
+        # Messages quote what others wrote, which may hold line breaks.
+        return " ".join((f"{line}; {self.hint}" if self.hint else line).splitlines())
 
     def __reduce__(self) -> tuple[object, ...]:
         # Exceptions cross process borders; the default would lose the keywords.
@@ -93,6 +94,7 @@ class EnvironmentFault(TrialError):
 
 
 def near(name: str, known: Iterable[str]) -> str | None:
-    """`did you mean ...?` for the closest known name, None when nothing is close."""
-    matches = get_close_matches(name, [str(each) for each in known], n=1, cutoff=0.6)
-    return f"did you mean `{matches[0]}`?" if matches else None
+    """`did you mean ...?` for the closest known name in any case, None when nothing is close."""
+    lowered = {each.lower(): each for each in known}
+    matches = get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
+    return f"did you mean `{lowered[matches[0]]}`?" if matches else None

@@ -4,13 +4,17 @@ Reads YAML into frozen values and says `file:line` for every mistake. Does not k
 the registry holds, nor what any of it means for training.
 """
 
+import json
+import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Discriminator,
     Field,
@@ -24,10 +28,23 @@ from pydantic import (
 
 from tabiflow.errors import near
 from tabiflow.protocol import Frozen, Params, Protocol
-from tabiflow.source import Place, Source
+from tabiflow.source import Place, Source, reason
 
 TaskKind = Literal["classification", "nli", "ner", "pos", "sts", "qa", "retrieval"]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Entry = TypeVar("Entry")
+
+
+def _distinct(values: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    for value, times in Counter(values).items():
+        if times > 1:
+            raise ValueError(f"{value} stands there {times} times")
+    return values
+
+
+# numpy takes no other seeds.
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Seeds = Annotated[tuple[Seed, ...], Field(min_length=1), AfterValidator(_distinct)]
 
 
 class _Origin(Frozen):
@@ -47,7 +64,7 @@ class _Origin(Frozen):
     @model_validator(mode="after")
     def _one_origin(self) -> "_Origin":
         if sum(origin is not None for origin in (self.hub, self.path, self.build)) != 1:
-            raise ValueError(f"`{self.name}` needs exactly one of `path` and `hub`")
+            raise ValueError(f"`{self.name}` needs one of `path` and `hub`, and not both")
         return self
 
     def _identity(self, *presentation: str) -> dict[str, Any]:
@@ -87,9 +104,9 @@ class Dataset(_Origin):
     title: str = ""
     config: str | None = None
     """The hub data set's configuration."""
-    columns: dict[str, str] = {}
+    columns: dict[str, str] = Field({})
     """The task's column -> the file's column, where they differ."""
-    labels: tuple[str | int, ...] = ()
+    labels: Annotated[tuple[str | int, ...], AfterValidator(_distinct)] = ()
     """The label schema, in order. Empty: the union of the labels that the splits hold."""
     label_names: tuple[str, ...] = ()
     """What integer labels mean, where the files hold numbers; for people only."""
@@ -99,12 +116,18 @@ class Dataset(_Origin):
     """Where its score is averaged; empty is the task's kind."""
     metric: str = ""
     """The published metric's name; for people only."""
-    sizes: dict[str, int] = {}
+    sizes: dict[str, int] = Field({})
     """Published rows of each split; `test` is the weight in the category's average."""
     licence: str = ""
     redistribution: str = ""
     processing: str = ""
     notes: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "Dataset":
+        if self.label_range is not None and not self.label_range[0] < self.label_range[1]:
+            raise ValueError(f"`{self.name}`: `label_range` is [low, high] with low < high")
+        return self
 
     @property
     def group(self) -> str:
@@ -128,6 +151,10 @@ class Dataset(_Origin):
 class Choice(Frozen):
     values: tuple[Any, ...] = Field(min_length=1)
 
+    @property
+    def size(self) -> float:
+        return len(self.values)
+
 
 class Range(Frozen):
     low: float
@@ -144,19 +171,19 @@ class Range(Frozen):
     def holds(self, value: Any) -> bool:
         return isinstance(value, int | float) and self.low <= value <= self.high
 
+    @property
+    def size(self) -> float:
+        """How many values it holds."""
+        return math.floor(self.high) - math.ceil(self.low) + 1 if self.integer else math.inf
+
 
 RANGES = {
     "log_uniform": {"log": True},
     "uniform": {},
     "int_uniform": {"integer": True},
 }
-SEARCHABLE = {
-    **{name: Params for name in Params.model_fields},
-    **{
-        name: Protocol
-        for name, field in Protocol.model_fields.items()
-        if name not in {"version", "weight_decay"} and field.annotation is not None
-    },
+SEARCHABLE: Mapping[str, type[Params] | type[Protocol]] = {
+    name: row for row in (Protocol, Params) for name in row.model_fields if name != "version"
 }
 """What a space may name -> the row that checks its values."""
 _ANY_PARAMS = {"learning_rate": 1e-5}
@@ -186,13 +213,14 @@ class Space:
         )
 
     @property
+    def size(self) -> float:
+        """Distinct configurations; infinite with a range of real numbers."""
+        return math.prod(dimension.size for dimension in self.dimensions.values())
+
+    @property
     def varying(self) -> tuple[str, ...]:
         """The dimensions with more than one value: what a run's name shows."""
-        return tuple(
-            name
-            for name, dimension in self.dimensions.items()
-            if isinstance(dimension, Range) or len(dimension.values) > 1
-        )
+        return tuple(name for name, dimension in self.dimensions.items() if dimension.size > 1)
 
 
 class Limit(Frozen):
@@ -217,7 +245,7 @@ class Limits(Frozen):
 
 
 class Confirm(Frozen):
-    seeds: tuple[int, ...] = Field((25,), min_length=1)
+    seeds: Seeds = (25,)
 
 
 class Pruning(Frozen):
@@ -264,7 +292,7 @@ class _Sweep(Frozen):
         ...,
     ] = Field(min_length=1)
     search: tuple[_Search, ...] = Field(min_length=1)
-    seeds: tuple[int, ...] = Field((25,), min_length=1)
+    seeds: Seeds = (25,)
     confirm: Confirm = Confirm()
     protocol: Protocol = Protocol()
     limit: Limit = Limit()
@@ -330,15 +358,17 @@ class Sweep:
         fields["models"] = tuple(_placed(entry, file.parent) for entry in written.models)
         fields["metrics"] = _metrics(source, written)
         del fields["allow_hub_metrics"]
+        if len(written.seeds) > 1 and any(each.space.samples for each in fields["search"]):
+            raise source.error("a search with `samples` takes one seed", "seeds")
         if rehearse:
             fields |= {"runner": "rehearse", "name": f"{written.name}-rehearsal"}
         return cls(source=source, **fields)
 
 
-Entry = TypeVar("Entry", str | Model, str | Dataset)
+Named = TypeVar("Named", str | Model, str | Dataset)
 
 
-def _placed(entry: Entry, folder: Path) -> Entry:
+def _placed(entry: Named, folder: Path) -> Named:
     """An inline row's path, made absolute: workers run elsewhere."""
     if isinstance(entry, str) or entry.path is None:
         return entry
@@ -373,12 +403,14 @@ def _metric(source: Source, entry: str, index: int, allow_hub: bool) -> str:
 
 def _space(source: Source, search: _Search, place: Place) -> Space:
     """The space of one search entry, read from its own file or from where it stands."""
+    at: Place = ()
     if isinstance(search.space, str):
         source = Source.read(_space_file(source, search.space, place))
-        content, at = source.plain, ()
+        content = source.plain
     else:
         content, at = search.space, (*place, "space")
-    samples = search.samples or _whole_number(source, content.pop("samples", None), at)
+    own_samples = _whole_number(source, content.pop("samples", None), at)
+    samples = search.samples or own_samples
     dimensions = {
         name: _dimension(source, name, written, (*at, name)) for name, written in content.items()
     }
@@ -389,7 +421,14 @@ def _space(source: Source, search: _Search, place: Place) -> Space:
         raise source.error(
             f"`{ranges[0]}` is a range, so the search needs `samples: N`", *at, ranges[0]
         )
-    return Space(dimensions, samples)
+    return _sampled(Space(dimensions, samples), ranged=bool(ranges))
+
+
+def _sampled(space: Space, ranged: bool) -> Space:
+    """No more samples than configurations; a space of lists that is drawn whole is a grid."""
+    if space.samples is None or space.samples < space.size:
+        return space
+    return replace(space, samples=int(space.size) if ranged else None)
 
 
 def _space_file(source: Source, name: str, place: Place) -> Path:
@@ -407,7 +446,9 @@ def _space_file(source: Source, name: str, place: Place) -> Path:
             return each / f"{name}.yaml"
     known = sorted({file.stem for each in folders for file in each.glob("*.yaml")})
     raise source.error(
-        f"unknown space `{name}`: no search_spaces/{name}.yaml", *place, "space",
+        f"unknown space `{name}`: no search_spaces/{name}.yaml",
+        *place,
+        "space",
         hint=near(name, known),
     )
 
@@ -415,7 +456,8 @@ def _space_file(source: Source, name: str, place: Place) -> Path:
 def _whole_number(source: Source, value: Any, at: Place) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
         return value
-    raise source.error(f"`samples` must be a whole number above 0, not {value!r}", *at, "samples")
+    told = json.dumps(value, ensure_ascii=False, default=str)
+    raise source.error(f"`samples`: must be a whole number above 0, not {told}", *at, "samples")
 
 
 def _dimension(source: Source, name: str, written: Any, place: Place) -> Choice | Range:
@@ -446,6 +488,8 @@ def _range(source: Source, name: str, written: Mapping[str, Any], place: Place) 
     if not (isinstance(bounds, list) and len(bounds) == 2):
         raise source.error(f"`{name}`: `{kind}` takes [low, high]", *place)
     low, high = (_checked(source, name, bound, place) for bound in bounds)
+    if isinstance(low, int) and not RANGES[kind].get("integer"):
+        raise source.error(f"`{name}` takes whole numbers: `int_uniform`, not `{kind}`", *place)
     return source.validate(Range, {"low": low, "high": high, **RANGES[kind]}, place)
 
 
@@ -455,14 +499,11 @@ def _checked(source: Source, name: str, value: Any, place: Place) -> Any:
     try:
         valid = row.model_validate({**(_ANY_PARAMS if row is Params else {}), name: value})
     except ValidationError as error:
-        reason = error.errors()[0]["msg"]
-        raise source.error(f"`{name}`: {reason}, not {value!r}", *place) from error
+        raise source.error(f"`{name}`: {reason(error.errors()[:1])}", *place) from error
     return getattr(valid, name)
 
 
-def configured(
-    protocol: Protocol, settings: Mapping[str, Any]
-) -> tuple[Params, Protocol]:
+def configured(protocol: Protocol, settings: Mapping[str, Any]) -> tuple[Params, Protocol]:
     """Splits a space's point into hyper-parameters and changes of the protocol."""
     params = {name: value for name, value in settings.items() if name in Params.model_fields}
     changes = {name: value for name, value in settings.items() if name not in params}
