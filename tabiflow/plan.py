@@ -4,11 +4,13 @@ Restarting, widening a space, adding a model and resubmitting failures are all t
 another input.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
+from tabiflow.protocol import Params
 from tabiflow.registry import Grid
 from tabiflow.registry.kinds import KINDS
 from tabiflow.spec import Dataset, Model, Space, Sweep, configured
@@ -208,9 +210,12 @@ def _grid(base: Trial, space: Space, seeds: Sequence[int]) -> Iterator[Trial]:
 
 def _sampled(study: Study, known: Sequence[Outcome]) -> list[Trial]:
     """The trials that the study has drawn so far, oldest first, at most as many as asked for."""
-    oldest_first = sorted(known, key=lambda outcome: (outcome.started, outcome.trial.id))
-    drawn = [outcome.trial for outcome in oldest_first if study.owns(outcome.trial)]
-    return drawn[: study.samples]
+    drawn = [outcome for outcome in known if study.owns(outcome.trial)]
+    # An unknown start, NaN, would leave the order to chance.
+    drawn.sort(
+        key=lambda each: (math.inf if math.isnan(each.started) else each.started, each.trial.id)
+    )
+    return [outcome.trial for outcome in drawn[: study.samples]]
 
 
 def _merged(sweep: Sweep, first: CellPlan, second: CellPlan) -> CellPlan:
@@ -220,12 +225,18 @@ def _merged(sweep: Sweep, first: CellPlan, second: CellPlan) -> CellPlan:
             f"data set `{first.dataset.name}` stands in two searches, one of them sampled", "search"
         )
     trials = {trial.id: trial for trial in (*first.trials, *second.trials)}
-    # Over both spaces together every setting may differ.
-    varying = dict.fromkeys((*first.varying, *second.varying, "learning_rate"))
     return replace(
         first,
         trials=tuple(trials.values()),
-        varying=tuple(varying),
+        varying=_varying(tuple(trials.values())),
         outcomes={**first.outcomes, **second.outcomes},
     )
 
+
+def _varying(trials: Sequence[Trial]) -> tuple[str, ...]:
+    """The settings in which trials of several spaces differ; one space knows its own."""
+    changed = (name for trial in trials for name in trial.protocol.changed())
+    names = dict.fromkeys((*Params.model_fields, *changed, "seed"))
+    return tuple(
+        name for name in names if len({repr(trial.point([name])[name]) for trial in trials}) > 1
+    )

@@ -60,11 +60,7 @@ def _winner(cell: CellPlan) -> Winner | None:
 
 
 def _scored(outcome: Outcome | None) -> bool:
-    return (
-        outcome is not None
-        and outcome.status is Status.DONE
-        and not math.isnan(outcome.score)
-    )
+    return outcome is not None and outcome.status is Status.DONE and not math.isnan(outcome.score)
 
 
 @dataclass(frozen=True)
@@ -96,23 +92,25 @@ def confirmation(
         for trial in trials
         if trial.id in outcomes and outcomes[trial.id].status is Status.DONE
     }
-    conflicts: dict[Cell, tuple[Outcome, ...]] = {}
-    for winner in chosen:
-        others = tuple(
-            outcome
-            for outcome in outcomes.values()
-            if outcome.sweep == sweep
-            and outcome.trial.split == "test"
-            and outcome.trial.cell == winner.cell
-            and outcome.trial.configuration
-            != replace(winner.trial, split="test").configuration
-        )
-        if others and any(
-            trial.cell == winner.cell and trial.id not in outcomes for trial in trials
-        ):
-            conflicts[winner.cell] = others
+    opened: dict[Cell, list[Outcome]] = {}
+    for outcome in outcomes.values():
+        if outcome.sweep == sweep and outcome.trial.split == "test":
+            opened.setdefault(outcome.trial.cell, []).append(outcome)
+    conflicts = {
+        winner.cell: _others(winner, opened.get(winner.cell, []))
+        for winner in chosen
+        if any(trial.id not in outcomes for trial in confirming(winner, seeds))
+    }
     return Confirmation(
         todo=tuple(trial for trial in trials if trial.id not in scored),
         done=tuple(scored.values()),
-        conflicts=conflicts,
+        conflicts={cell: others for cell, others in conflicts.items() if others},
     )
+
+
+def _others(winner: Winner, opened: Sequence[Outcome]) -> tuple[Outcome, ...]:
+    """Openings of the cell for other configurations; none once the winner's own was opened."""
+    mine = replace(winner.trial, split="test").configuration
+    if any(outcome.trial.configuration == mine for outcome in opened):
+        return ()
+    return tuple(opened)
