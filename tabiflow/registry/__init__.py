@@ -51,9 +51,9 @@ def resolve(sweep: Sweep) -> Grid:
     searches = []
     for index, search in enumerate(sweep.search):
         chosen: dict[str, Dataset] = {}
-        for inner, entry in enumerate(search.datasets):
+        for inner, named in enumerate(search.datasets):
             place = ("search", index, "datasets", inner)
-            for row in _rows(source, entry, DATASETS, "data set", place):
+            for row in _rows(source, named, DATASETS, "data set", place):
                 dataset = _revised_dataset(source, row, place)
                 _add(source, datasets, dataset, place)
                 chosen[dataset.name] = dataset
@@ -69,8 +69,10 @@ def dataset_files(folder: Path) -> dict[str, Path]:
         files = [folder / f"{split}.{format}" for format in FORMATS]
         present = [file for file in files if file.is_file()]
         if len(present) > 1:
-            raise UserError(f"both {present[0].name} and {present[1].name}", where=str(folder))
-        found |= {split: file for file in present}
+            both = " and ".join(file.name for file in present)
+            raise UserError(f"both {both} are there", where=str(folder), hint="keep one of them")
+        if present:
+            found[split] = present[0]
     return found
 
 
@@ -96,9 +98,7 @@ def _rows(
     return chosen
 
 
-def _add(
-    source: Source, rows: dict[str, Row], row: Row, place: tuple[str | int, ...]
-) -> None:
+def _add(source: Source, rows: dict[str, Row], row: Row, place: tuple[str | int, ...]) -> None:
     """Tags may overlap, so the same row twice is one; two rows of one name are a mistake."""
     if rows.setdefault(row.name, row) != row:
         raise source.error(f"`{row.name}` names two different rows", *place)
@@ -108,7 +108,9 @@ def _revised_model(source: Source, model: Model, index: int) -> Model:
     if model.path is None:
         return model if model.revision else model.model_copy(update={"revision": UNPINNED})
     if not model.path.is_dir():
-        raise source.error(f"model `{model.name}`: there is no folder {model.path}", "models", index)
+        raise source.error(
+            f"model `{model.name}`: there is no folder {model.path}", "models", index
+        )
     files = [file for file in model.path.rglob("*") if file.is_file()]
     if not (model.path / "config.json").is_file():
         raise source.error(f"model `{model.name}`: no config.json in {model.path}", "models", index)
@@ -135,5 +137,8 @@ def _offered(row: Dataset) -> Path | None:
     offer = os.environ.get("TABIFLOW_DATA")
     if not offer or row.path is not None:
         return None
-    folder = Path(offer).expanduser().resolve() / row.name
-    return folder if folder.is_dir() else None
+    folder = Path(offer).expanduser().resolve()
+    if not folder.is_dir():
+        # Going to the hub instead would make other trials of the same sweep.
+        raise UserError(f"TABIFLOW_DATA names no folder: {folder}")
+    return folder / row.name if (folder / row.name).is_dir() else None

@@ -3,11 +3,14 @@
 import hashlib
 import json
 import os
+import time
 from pathlib import Path
 
 from tabiflow.errors import UserError
 
 _KNOWN = "revisions.json"
+_SETTLED = 2.0
+"""Seconds after which a file's time stamp tells its bytes."""
 
 
 def cache_folder() -> Path:
@@ -23,13 +26,15 @@ def revision(folder: Path, files: list[Path]) -> str:
     for file in sorted(files):
         try:
             stat = file.stat()
-            key = f"{file.resolve()}|{stat.st_size}|{stat.st_mtime_ns}"
-            if key not in known:
-                known[key] = _hash(file)
-                fresh = True
+            key = f"{file.resolve()}|{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ctime_ns}"
+            content = known.get(key) or _hash(file)
         except OSError as error:
             raise UserError(f"cannot be read: {error.strerror}", where=str(file)) from error
-        whole.update(f"{file.relative_to(folder).as_posix()}\0{known[key]}\n".encode())
+        # A file written just now may change again within its time stamp's tick.
+        if key not in known and time.time() - stat.st_ctime > _SETTLED:
+            known[key] = content
+            fresh = True
+        whole.update(f"{file.relative_to(folder).as_posix()}\0{content}\n".encode())
     if fresh:
         _remember(known)
     return whole.hexdigest()[:16]
@@ -42,10 +47,10 @@ def _hash(file: Path) -> str:
 
 def _remembered() -> dict[str, str]:
     try:
-        known: dict[str, str] = json.loads((cache_folder() / _KNOWN).read_text())
+        known = json.loads((cache_folder() / _KNOWN).read_text())
     except (OSError, ValueError):
         return {}
-    return known
+    return known if isinstance(known, dict) else {}
 
 
 def _remember(known: dict[str, str]) -> None:
