@@ -1,0 +1,279 @@
+"""The runner that fine-tunes a model for real: loads, trains, reports, and opens the test split.
+
+Whatever one trial could leave to the next in the same process is reset here; imports, tokenizers
+and encoded splits stay.
+"""
+
+import gc
+import os
+import random
+import resource
+import time
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from transformers import MODEL_MAPPING, AutoConfig, PretrainedConfig, PreTrainedModel
+from transformers.utils import is_flash_attn_2_available
+
+from tabiflow import data
+from tabiflow.encoding import Encoded, TextEncoder, cached, text_encoder
+from tabiflow.errors import ModelError, SealError, TabiflowError
+from tabiflow.registry.kinds import KINDS
+from tabiflow.runners import Job
+from tabiflow.runners.failures import one_line
+from tabiflow.runners.metrics import Additional
+from tabiflow.tasks import TASKS
+from tabiflow.training import Material, Recipe, Training
+from tabiflow.trial import Epoch, Opening, Result, canonical
+
+Facts = dict[str, str | int | float]
+
+
+def run(job: Job) -> Generator[Epoch, None, Result]:
+    """Raises SealError at once for a test trial without its own opening."""
+    opening = _opening(job)
+    device = _reset(job)
+    try:
+        return (yield from _trial(job, opening, device))
+    finally:
+        # By now the trial's frame is gone, and with it every name that held the model.
+        _release(device)
+
+
+class Clock:
+    """Seconds by phase, as facts."""
+
+    def __init__(self) -> None:
+        self.seconds: Facts = {}
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.seconds[f"{name}_seconds"] = round(time.perf_counter() - started, 3)
+
+
+class Splits:
+    """A data set as one model sees it, encoded once for all trials of the node."""
+
+    def __init__(self, job: Job, text: TextEncoder) -> None:
+        self.job, self.text, self.task = job, text, TASKS[job.dataset.task]
+        self.settings = job.trial.protocol
+        self.data = data.load(job.dataset, job.trial.limit)
+        # Counting tokens costs as much as encoding, so the few numbers are kept just as well.
+        counted = cached(self._key("train", "lengths"), self._count)
+        self.lengths = {name: int(np.asarray(value)[0]) for name, value in counted.items()}
+        self.train = self._encoded("train", self.data.train, training=True)
+        self.validation = self._encoded("validation", self.data.validation)
+
+    def test(self, opened: data.TestData) -> Encoded:
+        return self._encoded(opened.fingerprint, opened.rows)
+
+    def facts(self) -> Facts:
+        left_out = self.train.get("excluded")
+        excluded = dict(self.data.excluded)
+        if left_out is not None and int(np.asarray(left_out)[0]):
+            excluded["unanswerable within max_length"] = int(np.asarray(left_out)[0])
+        return {
+            **{f"max_length_{name}": length for name, length in self.lengths.items()},
+            **{f"data_{split}": print_ for split, print_ in self.data.fingerprints.items()},
+            "data_commit": self.data.commit,
+            "model_commit": self.text.commit,
+            "tokenizer": self.text.fingerprint,
+            "split_rule": self.data.split_rule,
+            "train_rows": self.task.rows(self.train),
+            "validation_rows": self.task.rows(self.validation),
+            "excluded_rows": sum(excluded.values()),
+            "excluded": ", ".join(f"{reason}: {rows}" for reason, rows in excluded.items()),
+        }
+
+    def _count(self) -> Encoded:
+        lengths = self.task.lengths(self.data.train, self.text, self.settings)
+        return {name: np.array([length]) for name, length in lengths.items()}
+
+    def _encoded(self, split: str, rows: pa.Table, *, training: bool = False) -> Encoded:
+        encode = partial(
+            self.task.encode, rows, self.text, self.data.schema, self.lengths, self.settings
+        )
+        key = self._key(split, "training" if training else "scoring", self.lengths)
+        return cached(key, partial(encode, training=training))
+
+    def _key(self, split: str, purpose: str, lengths: Mapping[str, int] | None = None) -> str:
+        """Everything that an encoding depends on."""
+        return canonical(
+            {
+                "purpose": purpose,
+                "task": self.job.dataset.task,
+                "version": KINDS[self.job.dataset.task].version,
+                "rows": self.data.fingerprints.get(split, split),
+                "schema": [*self.data.schema.labels],
+                "tokenizer": [self.text.fingerprint, self.text.limit],
+                "settings": [self.settings.max_length, self.settings.doc_stride],
+                "lengths": dict(lengths or {}),
+            }
+        )
+
+
+def _opening(job: Job) -> Opening | None:
+    """The opening of a confirming trial; a sweep's trial has none, whatever its job carries."""
+    if job.trial.split != "test":
+        return None
+    if job.opening is None or job.opening.trial != job.trial.id:
+        raise SealError(
+            f"the test split of `{job.dataset.name}` is sealed: trial {job.trial.id} has no opening",
+            hint="`tabiflow confirm` records one",
+        )
+    return job.opening
+
+
+def _trial(
+    job: Job, opening: Opening | None, device: torch.device
+) -> Generator[Epoch, None, Result]:
+    clock, trial = Clock(), job.trial
+    with clock.phase("start"):
+        metrics = Additional(job.metrics)
+        text = text_encoder(job.model)
+    with clock.phase("data"):
+        splits = Splits(job, text)
+    recipe = Recipe(trial.params, trial.protocol, trial.seed, device)
+    with clock.phase("model"):
+        model = _model(job, splits, recipe)
+    _seed(trial.seed)
+    material = Material(splits.task, splits.data.schema, splits.train, splits.validation, metrics)
+    training = Training(model, material, recipe)
+    kept = yield from training.run()
+    spent = {name: round(seconds, 3) for name, seconds in kept.seconds.items()}
+    facts = {**splits.facts(), **clock.seconds, **spent, **_machine(job, model, recipe)}
+    facts |= {"trained_epochs": kept.trained, "largest_part": kept.largest_part or "all"}
+    result = Result(
+        epoch=kept.epoch.epoch,
+        score=kept.epoch.score,
+        metrics=kept.epoch.metrics,
+        facts=facts,
+    )
+    return result if opening is None else _tested(result, opening, splits, training)
+
+
+def _tested(result: Result, opening: Opening, splits: Splits, training: Training) -> Result:
+    """The result with the test split's figures, which the kept weights are asked for once."""
+    opened = data.load_test(splits.job.dataset, splits.job.trial.limit, opening)
+    scores = training.evaluate(splits.test(opened)).scores
+    items = len(scores.predictions)
+    rows = opened.rows["row"].to_pylist() if items == opened.rows.num_rows else range(items)
+    figures = {**scores.metrics, **training.material.metrics(scores)}
+    return replace(
+        result,
+        test=scores.headline,
+        n=items,
+        metrics={**result.metrics, **{f"test_{name}": each for name, each in figures.items()}},
+        facts={**result.facts, "data_test": opened.fingerprint},
+        predictions=tuple(
+            {"row": row, "prediction": prediction, "reference": reference}
+            for row, prediction, reference in zip(
+                rows, scores.predictions, scores.references, strict=True
+            )
+        ),
+    )
+
+
+def _model(job: Job, splits: Splits, recipe: Recipe) -> torch.nn.Module:
+    """Raises ModelError for whatever the library makes of a broken or unfit model."""
+    source = splits.text.source
+    try:
+        loading = _loading(job, splits.text, recipe)
+        # The head is drawn here, whatever has drawn from the generators before.
+        _seed(job.trial.seed)
+        return splits.task.model(source, splits.data.schema, loading).to(recipe.device)
+    except TabiflowError:
+        raise
+    except Exception as error:
+        raise ModelError(
+            f"`{job.model.name}` cannot be loaded: {one_line(error)}", where=source
+        ) from error
+
+
+def _loading(job: Job, text: TextEncoder, recipe: Recipe) -> dict[str, Any]:
+    """What `from_pretrained` is told."""
+    trust = job.model.trust_remote_code
+    origin = {"trust_remote_code": trust, **({"revision": text.commit} if text.commit else {})}
+    config = AutoConfig.from_pretrained(text.source, **origin)
+    # transformers 5 would otherwise take the precision that the weights were saved in.
+    loading = {**origin, "dtype": torch.float32, "use_safetensors": None if trust else True}
+    if _takes_flash_attention(config, recipe):
+        loading["attn_implementation"] = "flash_attention_2"
+    dropout = recipe.protocol.dropout
+    return loading if dropout is None else {**loading, **dict.fromkeys(_dropouts(config), dropout)}
+
+
+def _takes_flash_attention(config: PretrainedConfig, recipe: Recipe) -> bool:
+    """Otherwise transformers takes sdpa where the architecture has it, else eager."""
+    if not recipe.bf16 or not is_flash_attn_2_available():
+        return False
+    able = torch.cuda.get_device_capability(recipe.device) >= (8, 0)
+    architecture = MODEL_MAPPING.get(type(config), None)
+    return able and bool(getattr(architecture, "_supports_flash_attn", False))
+
+
+def _dropouts(config: PretrainedConfig) -> list[str]:
+    return [name for name in config.to_dict() if "dropout" in name or name.endswith("pdrop")]
+
+
+def _machine(job: Job, model: torch.nn.Module, recipe: Recipe) -> Facts:
+    """What computed the trial, for whoever must explain a difference."""
+    cuda = recipe.device.type == "cuda"
+    parts = (each for each in model.modules() if isinstance(each, PreTrainedModel))
+    peak = (
+        torch.cuda.max_memory_allocated(recipe.device)
+        if cuda
+        else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    )
+    return {
+        "device": torch.cuda.get_device_name(recipe.device) if cuda else "cpu",
+        "threads": torch.get_num_threads(),
+        "precision": "bf16" if recipe.bf16 else "fp32",
+        "attention": str(next(parts).config._attn_implementation),
+        "parameters": sum(each.numel() for each in model.parameters()),
+        "trust_remote_code": str(job.model.trust_remote_code).lower(),
+        "peak_memory_mb": round(peak / 2**20),
+        # A CPU process keeps no account by trial: its peak may be an earlier trial's.
+        "peak_memory_of": "trial" if cuda else "process",
+        "torch": torch.__version__,
+        "transformers": version("transformers"),
+    }
+
+
+def _reset(job: Job) -> torch.device:
+    """Puts back whatever an earlier trial or a library may have changed in this process."""
+    # cuBLAS is deterministic only with a workspace of fixed size, read when CUDA starts.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.set_num_threads(max(1, int(job.cpus)))
+    torch.set_default_dtype(torch.float32)
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = False
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    # Deterministic mode would fill every new tensor with NaN first.
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    return device
+
+
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed % 2**63)
+
+
+def _release(device: torch.device) -> None:
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
