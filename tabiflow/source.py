@@ -151,15 +151,21 @@ def reason(mistakes: Sequence[ErrorDetails]) -> str:
         if each["type"] in _REASONS
     ]
     told = f"must be {' or '.join(dict.fromkeys(wanted))}" if wanted else first["msg"]
-    shown = json.dumps(first["input"], ensure_ascii=False, default=str)
+    shown = shortly(first["input"])
     return told if len(shown) > 60 else f"{told}, not {shown}"
 
 
+def shortly(value: Any) -> str:
+    """A value as YAML would say it, on one line."""
+    return "nothing" if value is None else json.dumps(value, ensure_ascii=False, default=str)
+
+
 def _hint(mistake: ErrorDetails) -> str | None:
-    if mistake["type"] == "string_type" and isinstance(mistake["input"], int | float):
+    value = mistake["input"]
+    if mistake["type"] == "string_type" and not isinstance(value, list | dict | None):
         return "put it in quotes"
     expected = str(mistake.get("ctx", {}).get("expected", "")).replace("'", "")
-    return near(str(mistake["input"]), expected.replace(" or ", ", ").split(", "))
+    return near(str(value), expected.replace(" or ", ", ").split(", "))
 
 
 def _home(name: str, row: type[BaseModel], inside: Place) -> str | None:

@@ -4,7 +4,6 @@ Reads YAML into frozen values and says `file:line` for every mistake. Does not k
 the registry holds, nor what any of it means for training.
 """
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +27,7 @@ from pydantic import (
 
 from tabiflow.errors import near
 from tabiflow.protocol import Frozen, Params, Protocol
-from tabiflow.source import Place, Source, reason
+from tabiflow.source import Place, Source, reason, shortly
 
 TaskKind = Literal["classification", "nli", "ner", "pos", "sts", "qa", "retrieval"]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
@@ -264,8 +263,17 @@ class Rehearse(Frozen):
     """Share of trials that fail with a made-up bug."""
 
 
-def _named(value: Any) -> str:
-    return "name" if isinstance(value, str) else "row"
+def _named(value: Any) -> str | None:
+    if isinstance(value, str):
+        return "name"
+    return "row" if isinstance(value, dict | Model | Dataset) else None
+
+
+_NAME_OR_ROW = Discriminator(
+    _named,
+    custom_error_type="entry",
+    custom_error_message="must be a name or a mapping of keys to values",
+)
 
 
 def _scheduler(value: Any) -> Any:
@@ -274,9 +282,7 @@ def _scheduler(value: Any) -> Any:
 
 class _Search(Frozen):
     datasets: tuple[
-        Annotated[
-            Annotated[str, Tag("name")] | Annotated[Dataset, Tag("row")], Discriminator(_named)
-        ],
+        Annotated[Annotated[str, Tag("name")] | Annotated[Dataset, Tag("row")], _NAME_OR_ROW],
         ...,
     ] = Field(min_length=1)
     space: str | dict[str, Any]
@@ -286,9 +292,7 @@ class _Search(Frozen):
 class _Sweep(Frozen):
     name: Name
     models: tuple[
-        Annotated[
-            Annotated[str, Tag("name")] | Annotated[Model, Tag("row")], Discriminator(_named)
-        ],
+        Annotated[Annotated[str, Tag("name")] | Annotated[Model, Tag("row")], _NAME_OR_ROW],
         ...,
     ] = Field(min_length=1)
     search: tuple[_Search, ...] = Field(min_length=1)
@@ -456,8 +460,9 @@ def _space_file(source: Source, name: str, place: Place) -> Path:
 def _whole_number(source: Source, value: Any, at: Place) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
         return value
-    told = json.dumps(value, ensure_ascii=False, default=str)
-    raise source.error(f"`samples`: must be a whole number above 0, not {told}", *at, "samples")
+    raise source.error(
+        f"`samples`: must be a whole number above 0, not {shortly(value)}", *at, "samples"
+    )
 
 
 def _dimension(source: Source, name: str, written: Any, place: Place) -> Choice | Range:
@@ -478,9 +483,11 @@ def _dimension(source: Source, name: str, written: Any, place: Place) -> Choice 
 
 
 def _range(source: Source, name: str, written: Mapping[str, Any], place: Place) -> Range:
-    kind = next(iter(written), "")
-    if len(written) != 1 or kind not in RANGES:
-        known = ", ".join(RANGES)
+    known = ", ".join(RANGES)
+    if len(written) != 1:
+        raise source.error(f"`{name}`: a range is one of {known}", *place)
+    kind = next(iter(written))
+    if kind not in RANGES:
         raise source.error(
             f"`{name}`: `{kind}` is no range; known are {known}", *place, hint=near(kind, RANGES)
         )
