@@ -1,0 +1,206 @@
+"""The metrics, on a scale of 0 to 100. Pure functions of gold and predictions.
+
+A figure that is undefined (nothing to score, no variance, a prediction that is no number) is NaN.
+"""
+
+import math
+import re
+import string
+import unicodedata
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import seqeval.metrics
+import seqeval.scheme
+from scipy import stats
+from sklearn.metrics import f1_score
+
+from tabiflow.casing import turkish_lower
+
+Tags = Sequence[Sequence[str]]
+"""A tag for every word of every sentence."""
+
+
+def accuracy(gold: np.ndarray, predicted: np.ndarray) -> float:
+    return 100 * float(np.mean(gold == predicted)) if len(gold) else math.nan
+
+
+def macro_f1(gold: np.ndarray, predicted: np.ndarray) -> float:
+    """Mean F1 of the classes that occur in gold or predictions, scikit-learn's default.
+
+    A class of the schema that this split lacks is no reason for a zero, unless it is predicted.
+    """
+    if not len(gold):
+        return math.nan
+    return 100 * float(f1_score(gold, predicted, average="macro", zero_division=0))
+
+
+def pearson(gold: np.ndarray, predicted: np.ndarray) -> float:
+    return _correlation(gold, predicted, stats.pearsonr)
+
+
+def spearman(gold: np.ndarray, predicted: np.ndarray) -> float:
+    return _correlation(gold, predicted, stats.spearmanr)
+
+
+def _correlation(
+    gold: np.ndarray, predicted: np.ndarray, measure: Callable[..., tuple[float, float]]
+) -> float:
+    for values in (gold, predicted):
+        if len(values) < 2 or not np.isfinite(values).all() or np.ptp(values) == 0:
+            return math.nan
+    return 100 * float(measure(gold, predicted)[0])
+
+
+def entity_scores(gold: Tags, predicted: Tags) -> dict[str, float]:
+    """Micro-averaged over entities, for IOB2 tags.
+
+    `entity_f1`, `precision` and `recall` read a prediction as conlleval does, seqeval's default and
+    what the published tables hold: an `I-` that continues nothing opens an entity. `strict_f1` asks
+    for valid IOB2. On valid IOB2 both are the same.
+    """
+    if not any(tag != "O" for tags in (*gold, *predicted) for tag in tags):
+        return dict.fromkeys(("entity_f1", "precision", "recall", "strict_f1"), math.nan)
+    pair = ([list(tags) for tags in gold], [list(tags) for tags in predicted])
+    strict = {"mode": "strict", "scheme": seqeval.scheme.IOB2}
+    return {
+        "entity_f1": 100 * float(seqeval.metrics.f1_score(*pair, zero_division=0)),
+        "precision": 100 * float(seqeval.metrics.precision_score(*pair, zero_division=0)),
+        "recall": 100 * float(seqeval.metrics.recall_score(*pair, zero_division=0)),
+        "strict_f1": 100 * float(seqeval.metrics.f1_score(*pair, zero_division=0, **strict)),
+    }
+
+
+def chunk_f1(gold: Tags, predicted: Tags) -> float:
+    """seqeval on bare tags: takes the first letter for a prefix and merges equal neighbours."""
+    if not any(gold):
+        return math.nan
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r".* seems not to be NE tag", UserWarning)
+        pair = ([list(tags) for tags in gold], [list(tags) for tags in predicted])
+        return 100 * float(seqeval.metrics.f1_score(*pair, zero_division=0))
+
+
+_PUNCTUATION = frozenset(string.punctuation)
+_ARTICLE = re.compile(r"\b(a|an|the)\b")
+
+
+def squad_words(text: str) -> list[str]:
+    """As the SQuAD script: ASCII punctuation and English articles removed."""
+    bare = "".join(letter for letter in text.lower() if letter not in _PUNCTUATION)
+    return _ARTICLE.sub(" ", bare).split()
+
+
+def turkish_words(text: str) -> list[str]:
+    """Lower-cased as Turkish is, all of Unicode's punctuation removed (as MLQA's script does).
+
+    Turkish has no articles to drop: `an` is a noun.
+    """
+    return "".join(each for each in turkish_lower(text) if not _is_punctuation(each)).split()
+
+
+def _is_punctuation(letter: str) -> bool:
+    return letter in _PUNCTUATION or unicodedata.category(letter).startswith("P")
+
+
+def answer_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
+    """Token F1 of two answers as bags of words; two empty ones agree."""
+    if not gold or not predicted:
+        return 100.0 * (list(gold) == list(predicted))
+    common = (Counter(gold) & Counter(predicted)).total()
+    return 200 * common / (len(gold) + len(predicted))
+
+
+def answer_scores(golds: Sequence[Sequence[str]], predicted: Sequence[str]) -> dict[str, float]:
+    """Means over questions of the best agreement with any gold answer.
+
+    `span_f1` and `exact_match` are lower-cased as Turkish is, `squad_f1` and `squad_em` by SQuAD's
+    own English rules.
+    """
+    turkish = _best_answers(golds, predicted, turkish_words)
+    english = _best_answers(golds, predicted, squad_words)
+    return {
+        "span_f1": turkish[0],
+        "exact_match": turkish[1],
+        "squad_f1": english[0],
+        "squad_em": english[1],
+    }
+
+
+def _best_answers(
+    golds: Sequence[Sequence[str]],
+    predicted: Sequence[str],
+    words: Callable[[str], list[str]],
+) -> tuple[float, float]:
+    if not predicted:
+        return math.nan, math.nan
+    f1, exact = [], []
+    for answers, answer in zip(golds, predicted, strict=True):
+        said, known = words(answer), [words(gold) for gold in answers] or [[]]
+        f1.append(max(answer_f1(each, said) for each in known))
+        exact.append(100.0 * any(each == said for each in known))
+    return float(np.mean(f1)), float(np.mean(exact))
+
+
+_PAIRS = 256
+"""Rows of similarities in memory at a time."""
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Where each query's relevant documents stand in its ranking of the whole corpus."""
+
+    query: np.ndarray
+    """[pairs] The query of each relevant document, 0, 1, ..."""
+    rank: np.ndarray
+    """[pairs] 1 is the best."""
+
+
+def ranks(
+    queries: np.ndarray, corpus: np.ndarray, query: np.ndarray, document: np.ndarray
+) -> Ranks:
+    """`query` and `document` [pairs] say which documents are relevant; vectors are unit length.
+
+    Of equally similar documents the one that stands first in the corpus ranks first. Computed in
+    parts, so that a corpus of tens of thousands needs no square matrix.
+    """
+    rank = np.empty(len(query), dtype=np.int64)
+    for start in range(0, len(query), _PAIRS):
+        part = slice(start, start + _PAIRS)
+        similar = queries[query[part]] @ corpus.T
+        own = np.take_along_axis(similar, document[part, None], axis=1)
+        behind = np.arange(len(corpus)) > document[part, None]
+        # Counted from below, so that a similarity that is no number ranks last.
+        rank[part] = len(corpus) - ((similar < own) | ((similar == own) & behind)).sum(axis=1)
+    return Ranks(query, rank)
+
+
+def ranking_scores(ranks: Ranks, depth: int = 10) -> dict[str, float]:
+    """Means over queries. The ideal ranking holds min(relevant, depth) documents on top."""
+    n = int(ranks.query.max(initial=-1)) + 1
+    if not n:
+        return dict.fromkeys((f"{name}_at_{depth}" for name in ("ndcg", "recall", "mrr")), math.nan)
+    found = ranks.rank <= depth
+    discount = 1 / np.log2(np.arange(depth) + 2)
+    gain = np.where(found, 1 / np.log2(ranks.rank + 1.0), 0.0)
+    relevant = np.bincount(ranks.query, minlength=n)
+    ideal = np.cumsum(discount)[np.minimum(relevant, depth) - 1]
+    first = np.zeros(n)
+    np.maximum.at(first, ranks.query, np.where(found, 1 / ranks.rank, 0.0))
+    return {
+        f"ndcg_at_{depth}": _mean(np.bincount(ranks.query, gain, n) / ideal),
+        f"recall_at_{depth}": _mean(np.bincount(ranks.query, found, n) / relevant),
+        f"mrr_at_{depth}": _mean(first),
+    }
+
+
+def _mean(values: np.ndarray) -> float:
+    return 100 * float(np.mean(values))
+
+
+def headline(scores: Mapping[str, float], name: str) -> tuple[float, dict[str, float]]:
+    """The headline and the others beside it."""
+    return scores[name], {key: value for key, value in scores.items() if key != name}
