@@ -1,20 +1,30 @@
-"""A data set's row -> its canonical splits, with the test split behind its seal."""
+"""A data set's row -> its canonical splits, with the test split behind its seal.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
+`load` reads no row of a test split that stands in a file or hub split of its own. One exception:
+where the row declares no labels, their *names* are gathered over all splits, so that no trial
+meets an unknown class; how often or where a label occurs is not looked at. A test split that is
+cut from other rows is neither returned nor kept.
+"""
 
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
 import pyarrow as pa
-import pyarrow.json
-import pyarrow.parquet
+import pyarrow.compute as pc
 
+from tabiflow import hub, origin, rows, splits
 from tabiflow.casing import turkish_lower
-from tabiflow.errors import DataError, SealError
-from tabiflow.registry import dataset_files
+from tabiflow.errors import DataError, SealError, near
 from tabiflow.registry.kinds import KINDS
+from tabiflow.rows import Schema
 from tabiflow.spec import Dataset
-from tabiflow.trial import Opening
+from tabiflow.trial import Opening, canonical
 
 __all__ = [
     "Data",
@@ -28,18 +38,6 @@ __all__ = [
     "turkish_lower",
 ]
 
-SplitName = Literal["train", "validation", "test"]
-
-
-@dataclass(frozen=True)
-class Schema:
-    """What the labels of a data set are, the same for all its splits."""
-
-    labels: tuple[str, ...] = ()
-    """Class names or tags, in the order of their ids; empty where there are none."""
-    label_range: tuple[float, float] | None = None
-    """Similarity: the smallest and largest gold score."""
-
 
 @dataclass(frozen=True)
 class Data:
@@ -51,7 +49,7 @@ class Data:
     fingerprints: Mapping[str, str]
     """Split -> 16 hex digits over its rows."""
     excluded: Mapping[str, int]
-    """Reason -> rows left out."""
+    """Reason -> rows of train and validation left out, before any limit."""
     commit: str
     """The hub commit that the rows come from; empty for local files."""
     split_rule: str
@@ -61,59 +59,208 @@ class Data:
 class TestData:
     """The test split, opened."""
 
+    __test__ = False  # nothing for pytest to collect
+
     rows: pa.Table
     fingerprint: str
+    excluded: Mapping[str, int]
 
 
 def load(dataset: Dataset, limit: Mapping[str, int]) -> Data:
-    """Train and validation; `limit` keeps so many rows of a split."""
-    train = load_split(dataset, "train", limit)
-    validation = load_split(dataset, "validation", limit)
-    labels = tuple(str(label) for label in dataset.labels)
-    if not labels:
-        column = {"classification": "label", "nli": "label", "ner": "tags", "pos": "tags"}
-        name = column.get(dataset.task)
-        if name:
-            values = pa.chunked_array(train[name].chunks + validation[name].chunks)
-            flat = values.to_pylist()
-            labels = tuple(
-                sorted({str(t) for v in flat for t in (v if isinstance(v, list) else [v])})
-            )
-    return Data(train, validation, Schema(labels, dataset.label_range), {}, {}, "", "given")
+    """Train and validation, read once a process; `limit` keeps so many rows of a split.
+
+    Raises DataError for rows that are not what the data set's row says, EnvironmentFault when the
+    hub is out of reach.
+    """
+    return _load(dataset.model_dump_json(), canonical(dict(limit)))
 
 
 def load_split(
     dataset: Dataset, split: str, limit: Mapping[str, int], opening: Opening | None = None
 ) -> pa.Table:
-    """Any split by name; raises SealError for `test` without an opening."""
-    if split == "test" and opening is None:
-        raise SealError(f"the test split is sealed: `{dataset.name}` has no opening")
-    folder = dataset.path
-    if folder is None:
-        raise DataError("only local folders so far")
-    file = dataset_files(Path(folder))[split]
-    reader = pyarrow.parquet.read_table if file.suffix == ".parquet" else pyarrow.json.read_json
-    table = reader(file)
-    names = [
-        n
-        for n in (*KINDS[dataset.task].columns, "id")
-        if dataset.columns.get(n, n) in table.column_names
-    ]
-    table = pa.table({n: table[dataset.columns.get(n, n)] for n in names})
-    table = table.append_column("row", pa.array(range(table.num_rows), pa.int64()))
-    return table.slice(0, limit.get(split, table.num_rows))
+    """Any split by name. Raises SealError for `test` without an opening."""
+    if split == "test":
+        return load_test(dataset, limit, opening).rows
+    if split in splits.NAMES:
+        table: pa.Table = getattr(load(dataset, limit), split)
+        return table
+    raise DataError(f"`{dataset.name}` has no split `{split}`", hint=near(split, splits.NAMES))
 
 
-def load_test(dataset: Dataset, limit: Mapping[str, int], opening: Opening) -> TestData:
-    """The test split, for the confirming trial that the opening belongs to."""
-    return TestData(load_split(dataset, "test", limit, opening), "")
+def load_test(dataset: Dataset, limit: Mapping[str, int], opening: Opening | None) -> TestData:
+    """The test split, for the confirming trial whose opening is recorded. Never cached."""
+    if opening is None:
+        raise SealError(
+            f"the test split is sealed: `{dataset.name}` was asked for it without an opening",
+            hint="only a confirming trial has one: `tabiflow confirm`",
+        )
+    found = _limited(_Reading(dataset).split("test"), limit.get("test"))
+    return TestData(found.rows, _fingerprint(found.rows), found.excluded)
 
 
 def check(dataset: Dataset, where: str | None = None) -> None:
-    """Raises DataError when a local data set does not hold what its row says."""
-    load(dataset, {})
+    """Raises DataError when a local data set is not what its row says; takes hub rows on trust.
+
+    Looks at all splits, test too, for whether they can be used, and keeps nothing of them.
+    `where` is the line that names the data set; without it the error stands at the file.
+    """
+    try:
+        if dataset.hub is None:
+            reading = _Reading(dataset)
+            for split in splits.NAMES:
+                reading.split(split)
+    except DataError as error:
+        if where is None:
+            raise
+        place = f"{error.where}: " if error.where else ""
+        message = f"data set `{dataset.name}`: {place}{error.message}"
+        raise DataError(message, where=where, hint=error.hint) from error
 
 
 def resolve_commit(dataset: Dataset) -> str:
-    """The commit behind a hub data set's revision; empty for local files."""
-    return ""
+    """The commit behind a hub data set's revision, asked anew; empty for local files."""
+    return hub.commit(origin.repository(dataset)) if dataset.hub else ""
+
+
+@lru_cache(maxsize=4)
+def _load(dataset_json: str, limit_json: str) -> Data:
+    dataset, limit = Dataset.model_validate_json(dataset_json), json.loads(limit_json)
+    reading = _Reading(dataset)
+    whole = {name: reading.split(name) for name in ("train", "validation")}
+    kept = {name: _limited(each, limit.get(name)).rows for name, each in whole.items()}
+    return Data(
+        **kept,
+        schema=_ranged(reading.schema, dataset, [each.rows for each in whole.values()]),
+        fingerprints={name: _fingerprint(table) for name, table in kept.items()},
+        excluded=dict(sum((Counter(each.excluded) for each in whole.values()), Counter())),
+        commit=reading.origin.commit,
+        split_rule=reading.cut.rule,
+    )
+
+
+class _Reading:
+    """One pass over a data set: its given splits, how they are cut, what their labels are."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.dataset = dataset
+        self.task = dataset.task
+        self.columns = _file_columns(dataset)
+        self.origin = origin.opened(dataset)
+        self._read: dict[str, rows.Given] = {}
+
+    def split(self, name: str) -> rows.Canonical:
+        part = self.cut.parts[name]
+        given = self.given(part.source)
+        if part.rows is not None:
+            given = given.take(part.rows)
+        if not len(given.numbers):
+            raise DataError(f"the {name} split is empty", where=given.where)
+        return rows.canonical(given, self.task, self.schema, training=name == "train")
+
+    @cached_property
+    def cut(self) -> splits.Cut:
+        given = self.origin.splits
+        source = splits.to_cut(frozenset(given))
+        strata = None
+        if source is not None and self.task in splits.STRATIFIED:
+            labels = rows.label_names(
+                rows.flat_labels(self.given(source), self.task), self.given(source), self.declared
+            )
+            strata = pc.fill_null(labels, "").to_pylist()
+        return splits.cut(frozenset(given), lambda name: given[name].size(), strata)
+
+    @cached_property
+    def declared(self) -> tuple[str, ...]:
+        return tuple(str(label) for label in self.dataset.labels)
+
+    @cached_property
+    def schema(self) -> Schema:
+        if self.task not in rows.LABEL_COLUMN:
+            return Schema((), self.dataset.label_range)
+        labels = self.declared or self._found_labels()
+        if len(labels) < 2:
+            raise DataError(
+                f"`{self.dataset.name}` has only the label{'' if labels else 's'} "
+                f"{', '.join(labels) or 'that are missing'}; nothing can be learnt",
+                where=next(iter(self.origin.splits.values())).where,
+            )
+        return Schema(labels)
+
+    def given(self, source: str) -> rows.Given:
+        if source not in self._read:
+            optional = [self.columns[name] for name in rows.OPTIONAL.get(self.task, ())]
+            required = [self.columns[name] for name in KINDS[self.task].columns]
+            self._read[source] = self._given(source, required, optional)
+        return self._read[source]
+
+    def _given(self, source: str, required: list[str], optional: list[str]) -> rows.Given:
+        split = self.origin.splits[source]
+        table = split.read(required, optional)
+        if not table.num_rows:
+            raise DataError(f"the {source} split is empty", where=split.where)
+        label = self.columns.get(rows.LABEL_COLUMN.get(self.task, ""), "")
+        names = {file: name for name, file in self.columns.items()}
+        return rows.Given(
+            table=table.rename_columns([names[column] for column in table.column_names]),
+            numbers=np.arange(table.num_rows),
+            where=split.where,
+            class_names=_class_names(table.schema.metadata, label),
+        )
+
+    def _found_labels(self) -> tuple[str, ...]:
+        """The names of all splits; of a test split of its own only the label column is read."""
+        found: set[str] = set()
+        for source in self.origin.splits:
+            if source == "test" and source not in self._read:
+                given = self._given(source, [self.columns[rows.LABEL_COLUMN[self.task]]], [])
+            else:
+                given = self.given(source)
+            if given.class_names:
+                return given.class_names
+            found |= rows.distinct(
+                rows.label_names(rows.flat_labels(given, self.task), given, self.declared)
+            )
+        return tuple(sorted(found))
+
+
+def _file_columns(dataset: Dataset) -> dict[str, str]:
+    """Canonical name -> the file's name, of every column that the kind of task knows."""
+    known = (*KINDS[dataset.task].columns, *rows.OPTIONAL.get(dataset.task, ()))
+    for name in dataset.columns:
+        if name not in known:
+            raise DataError(
+                f"`columns` of `{dataset.name}`: a data set for {dataset.task} has no `{name}`",
+                hint=near(name, known) or f"it has {', '.join(known)}",
+            )
+    return {name: dataset.columns.get(name, name) for name in known}
+
+
+def _class_names(metadata: Mapping[bytes, bytes] | None, column: str) -> tuple[str, ...]:
+    """What `datasets` wrote down about an integer label column, in a file or on the hub."""
+    written = json.loads((metadata or {}).get(b"huggingface", b"{}"))
+    feature: Any = written.get("info", {}).get("features", {}).get(column, {})
+    while isinstance(feature, dict) and "feature" in feature:
+        feature = feature["feature"]
+    return tuple(feature.get("names") or ()) if isinstance(feature, dict) else ()
+
+
+def _limited(found: rows.Canonical, keep: int | None) -> rows.Canonical:
+    kept = splits.sample(found.rows.num_rows, keep)
+    return replace(found, rows=found.rows.take(kept))
+
+
+def _ranged(schema: Schema, dataset: Dataset, seen: Sequence[pa.Table]) -> Schema:
+    """Where no range is declared, predictions are clipped to the scores that a trial may see."""
+    if dataset.task != "sts" or schema.label_range is not None:
+        return schema
+    bounds = [pc.min_max(table["score"]).as_py() for table in seen]
+    low, high = min(each["min"] for each in bounds), max(each["max"] for each in bounds)
+    return replace(schema, label_range=(low, high))
+
+
+def _fingerprint(table: pa.Table) -> str:
+    whole = hashlib.sha256()
+    for name in table.column_names:
+        content = json.dumps([name, table[name].to_pylist()], ensure_ascii=False)
+        whole.update(content.encode())
+    return whole.hexdigest()[:16]
