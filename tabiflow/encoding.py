@@ -29,7 +29,9 @@ class Ragged:
     """[rows + 1]: row i is `values[offsets[i]:offsets[i + 1]]`."""
 
     @classmethod
-    def of(cls, rows: Iterable[Sequence[int]], dtype: type[np.generic] = np.int32) -> "Ragged":
+    def of(
+        cls, rows: Iterable[Sequence[int] | np.ndarray], dtype: type[np.generic] = np.int32
+    ) -> "Ragged":
         arrays = [np.asarray(row, dtype=dtype) for row in rows]
         offsets = np.zeros(len(arrays) + 1, dtype=np.int64)
         np.cumsum([len(array) for array in arrays], out=offsets[1:])
@@ -152,7 +154,9 @@ class TextEncoder:
         config = AutoConfig.from_pretrained(self.source, **options)
         self.limit = model.context or config.max_position_embeddings
         self.lowercase = model.lowercase
-        self.has_type_ids = "token_type_ids" in self.tokenizer.model_input_names
+        # Tokenizers may offer type ids to models that have no embedding for a second segment.
+        segments = getattr(config, "type_vocab_size", 0)
+        self.has_type_ids = segments > 1 and "token_type_ids" in self.tokenizer.model_input_names
         whole = f"{self.tokenizer.backend_tokenizer.to_str()}|{model.lowercase}"
         self.fingerprint = hashlib.sha256(whole.encode()).hexdigest()[:16]
 

@@ -86,8 +86,10 @@ class Retrieval:
         return [np.array(batch, dtype=order.dtype) for batch in batches]
 
     def cost(self, encoded: Encoded) -> np.ndarray:
-        lengths = [sequences.ragged(encoded, f"{column}_input_ids").lengths for column in COLUMNS]
-        return lengths[0] + lengths[1]
+        anchors, positives = (
+            sequences.ragged(encoded, f"{column}_input_ids").lengths for column in COLUMNS
+        )
+        return np.add(anchors, positives)
 
     def collate(self, encoded: Encoded, rows: np.ndarray) -> dict[str, torch.Tensor]:
         return {
@@ -168,7 +170,8 @@ def _embedded(
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return np.divide(vectors, np.maximum(norms, 1e-12))
 
 
 def _unique(vectors: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
