@@ -145,10 +145,6 @@ def _best_answers(
     return float(np.mean(f1)), float(np.mean(exact))
 
 
-_PAIRS = 256
-"""Rows of similarities in memory at a time."""
-
-
 @dataclass(frozen=True)
 class Ranks:
     """Where each query's relevant documents stand in its ranking of the whole corpus."""
@@ -160,16 +156,20 @@ class Ranks:
 
 
 def ranks(
-    queries: np.ndarray, corpus: np.ndarray, query: np.ndarray, document: np.ndarray
+    queries: np.ndarray,
+    corpus: np.ndarray,
+    query: np.ndarray,
+    document: np.ndarray,
+    at_once: int = 256,
 ) -> Ranks:
     """`query` and `document` [pairs] say which documents are relevant; vectors are unit length.
 
-    Of equally similar documents the one that stands first in the corpus ranks first. Computed in
-    parts, so that a corpus of tens of thousands needs no square matrix.
+    Of equally similar documents the one that stands first in the corpus ranks first. Computed
+    for `at_once` pairs at a time, so that a corpus of tens of thousands needs no square matrix.
     """
     rank = np.empty(len(query), dtype=np.int64)
-    for start in range(0, len(query), _PAIRS):
-        part = slice(start, start + _PAIRS)
+    for start in range(0, len(query), at_once):
+        part = slice(start, start + at_once)
         similar = queries[query[part]] @ corpus.T
         own = np.take_along_axis(similar, document[part, None], axis=1)
         behind = np.arange(len(corpus)) > document[part, None]

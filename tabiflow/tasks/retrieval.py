@@ -89,7 +89,8 @@ class Retrieval:
         anchors, positives = (
             sequences.ragged(encoded, f"{column}_input_ids").lengths for column in COLUMNS
         )
-        return np.add(anchors, positives)
+        tokens: np.ndarray = anchors + positives
+        return tokens
 
     def collate(self, encoded: Encoded, rows: np.ndarray) -> dict[str, torch.Tensor]:
         return {
@@ -171,7 +172,8 @@ def _embedded(
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
     norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return np.divide(vectors, np.maximum(norms, 1e-12))
+    unit: np.ndarray = vectors / np.maximum(norms, 1e-12)
+    return unit
 
 
 def _unique(vectors: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

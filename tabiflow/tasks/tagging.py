@@ -150,7 +150,7 @@ def _tokenise(
 ) -> tuple[dict[str, Ragged], Ragged]:
     """The model's inputs, and for each token the number of the word that it opens, else MISSING."""
     names = sequences.input_names(text)
-    inputs: dict[str, list[Sequence[int]]] = {name: [] for name in names}
+    inputs: dict[str, list[np.ndarray]] = {name: [] for name in names}
     words: list[np.ndarray] = []
     for start in range(0, len(sentences), _CHUNK):
         chunk = text.tokenizer(
