@@ -1,0 +1,215 @@
+"""What happens to trials, passed on: to the queue, the recorder and the listener, in this order.
+
+Tune calls it on the driver; nothing here decides what runs next or how.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, Protocol, TypeVar, cast
+
+from ray import tune
+from ray.tune.experiment import Trial as TuneTrial
+
+from tabiflow.ledger import Ending, Failure, Killed, Pruned, Recorder
+from tabiflow.runners.failures import kind_of, one_line
+from tabiflow.search import Attempt, Queue
+from tabiflow.spec import label
+from tabiflow.trial import Epoch, FailureKind, Hold, Result, Status, Trial
+from tabiflow.worker import Failed, Report
+
+log = logging.getLogger(__name__)
+
+
+class Listener(Protocol):
+    """Something that shows a sweep while it runs. Called on the driver's main thread."""
+
+    def on_start(self, trial: Trial, attempt: int) -> None: ...
+
+    def on_epoch(self, trial: Trial, epoch: Epoch) -> None: ...
+
+    def on_end(self, trial: Trial, ending: Ending) -> None:
+        """`Killed`: the trial was interrupted, or is going to be tried again."""
+
+    def on_hold(self, hold: Hold) -> None: ...
+
+
+@dataclass
+class Summary:
+    """What a run did. A trial that was tried again counts once, by its last attempt."""
+
+    done: int = 0
+    pruned: int = 0
+    failed: int = 0
+    killed: int = 0
+    """Interrupted while they ran."""
+    retries: int = 0
+    holds: list[Hold] = field(default_factory=list)
+    stopped: str = ""
+    """Why work was left over, in words; empty when nothing is left but held cells."""
+    interrupted: bool = False
+
+
+class Brake(tune.Stopper):  # type: ignore[misc]
+    """Stops every running trial. Holds nothing else: Tune pickles it."""
+
+    pulled = False
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        return self.pulled
+
+
+Method = TypeVar("Method", bound=Callable[..., None])
+
+
+def _kept(method: Method) -> Method:
+    """Tune swallows some exceptions of callbacks and wraps others: `end` raises them instead."""
+
+    @wraps(method)
+    def keeping(driver: "Driver", *args: Any, **kwargs: Any) -> None:
+        try:
+            method(driver, *args, **kwargs)
+        except Exception as error:
+            driver.fault = driver.fault or error
+            driver.brake.pulled = True
+
+    return cast(Method, keeping)
+
+
+class Driver(tune.Callback):  # type: ignore[misc]
+    """Give `attempts` before Tune starts: the attempt behind each of Tune's trial ids."""
+
+    def __init__(self, queue: Queue, recorder: Recorder, listener: Listener | None = None) -> None:
+        self.attempts: dict[str, Attempt] = {}
+        self.brake = Brake()
+        self.fault: Exception | None = None
+        self._queue, self._recorder, self._listener = queue, recorder, listener
+        self._summary = Summary()
+        self._begun: dict[str, Attempt] = {}
+        self._last: dict[str, Report] = {}
+        self._best: dict[str, Epoch] = {}
+
+    def stop(self) -> None:
+        """Nothing more is handed out, and what runs is stopped."""
+        self._queue.stop()
+        self._summary.interrupted = self.brake.pulled = True
+
+    def end(self) -> Summary:
+        """Closes what was interrupted. Raises what went wrong in between."""
+        if self.fault is not None:
+            raise self.fault
+        for attempt in tuple(self._begun.values()):
+            self._summary.killed += 1
+            self._close(attempt, Killed("interrupted"))
+        if self._summary.interrupted or self._queue.left:
+            self._summary.stopped = self._queue.stopped
+        return self._summary
+
+    def hold(self, hold: Hold) -> None:
+        self._queue.drop(hold.cell)
+        self._recorder.hold(hold)
+        self._summary.holds.append(hold)
+        log.warning("%s on %s is held: %s", *hold.cell, hold.error)
+        if self._listener is not None:
+            self._listener.on_hold(hold)
+
+    def open_test(self, attempt: Attempt) -> None:
+        """Writes down that the test split will be read, before the job leaves the driver."""
+        if attempt.opening is not None:
+            self._begun[attempt.trial.id] = attempt
+            self._recorder.open_test(
+                attempt.trial, attempt.number, _label(attempt), attempt.opening
+            )
+
+    @_kept
+    def on_trial_start(
+        self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any
+    ) -> None:
+        attempt = self.attempts[trial.trial_id]
+        if attempt.opening is None:
+            self._begun[attempt.trial.id] = attempt
+            self._recorder.start(attempt.trial, attempt.number, _label(attempt))
+        if self._listener is not None:
+            self._listener.on_start(attempt.trial, attempt.number)
+
+    @_kept
+    def on_trial_result(
+        self,
+        iteration: int,
+        trials: list[TuneTrial],
+        trial: TuneTrial,
+        result: dict[str, Any],
+        **info: Any,
+    ) -> None:
+        # Tune keeps the last result of every trial for ever: predictions must not stay in it.
+        report = result.pop("report")
+        attempt = self.attempts[trial.trial_id]
+        self._last[attempt.trial.id] = report
+        if isinstance(report, Epoch):
+            self._epoch(attempt, report)
+
+    @_kept
+    def on_trial_complete(
+        self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any
+    ) -> None:
+        attempt = self.attempts.pop(trial.trial_id)
+        report = self._last[attempt.trial.id]
+        if isinstance(report, Failed):
+            log.debug("%s", report.traceback)
+            self._fail(attempt, report.kind, report.error)
+        elif isinstance(report, Result):
+            self._summary.done += 1
+            self._queue.done(attempt, Status.DONE, report.score, report.epoch)
+            self._close(attempt, report)
+        else:
+            # Tune completes a trial between two epochs only where the scheduler cut it short.
+            best = self._best[attempt.trial.id]
+            self._summary.pruned += 1
+            self._queue.done(attempt, Status.PRUNED, best.score, best.epoch)
+            self._close(attempt, Pruned(best.epoch, best.score))
+
+    @_kept
+    def on_trial_error(
+        self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any
+    ) -> None:
+        """The actor is gone: what a trial raises comes as a report."""
+        error = trial.get_pickled_error() or RuntimeError("Tune lost the trial")
+        self._fail(self.attempts.pop(trial.trial_id), kind_of(error), one_line(error))
+
+    def _epoch(self, attempt: Attempt, epoch: Epoch) -> None:
+        trial = attempt.trial
+        best = self._best.setdefault(trial.id, epoch)
+        if epoch.score > best.score:
+            self._best[trial.id] = epoch
+        self._recorder.epoch(trial.id, attempt.number, epoch)
+        if self._listener is not None:
+            self._listener.on_epoch(trial, epoch)
+
+    def _fail(self, attempt: Attempt, kind: FailureKind, error: str) -> None:
+        verdict = self._queue.failed(attempt, kind, error)
+        if verdict.retry:
+            # Recorded as interrupted, so that a driver that dies before the retry leaves it due.
+            self._summary.retries += 1
+            self._close(attempt, Killed(f"{kind}: {error}"))
+        else:
+            self._summary.failed += 1
+            self._close(attempt, Failure(kind, error))
+        if verdict.hold is not None:
+            self.hold(verdict.hold)
+
+    def _close(self, attempt: Attempt, ending: Ending) -> None:
+        trial = attempt.trial
+        for kept in (self._begun, self._last, self._best):
+            kept.pop(trial.id, None)
+        self._recorder.finish(trial.id, attempt.number, ending)
+        if self._listener is not None:
+            self._listener.on_end(trial, ending)
+
+
+def _label(attempt: Attempt) -> str:
+    varying = attempt.work.cell.varying
+    return label(attempt.trial.point(varying), varying)

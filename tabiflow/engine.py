@@ -1,0 +1,228 @@
+"""Runs work to its end: the only module that builds a Tuner.
+
+It ties together the queue that says what comes next, the actors that do it and the driver that
+passes on what happens. `Tuner.restore` is not used: the ledger is the only state, so starting
+again is this function with less work.
+"""
+
+import logging
+import math
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from ray import tune
+from ray.tune.schedulers import TrialScheduler
+
+from tabiflow.cluster import Need, capacity, gpus, joined
+from tabiflow.driver import Driver, Listener, Summary
+from tabiflow.ledger import Recorder
+from tabiflow.pruning import AshaPerCell, InOrder
+from tabiflow.registry.kinds import KINDS
+from tabiflow.resolution import Resolution, Resolve, hub_commit, resolve
+from tabiflow.runners import Job
+from tabiflow.search import PAUSE, Attempt, PlanSearcher, Queue, Work, todo
+from tabiflow.spec import Model, Sweep
+from tabiflow.trial import Outcome, Trial
+from tabiflow.worker import Worker
+
+__all__ = ["Listener", "Options", "Summary", "Work", "run", "todo"]
+
+ENVIRONMENT = {
+    "RAY_AIR_NEW_OUTPUT": "0",  # the new output looks at every trial after every event
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # it would leave running trials without an end
+    "TUNE_GLOBAL_CHECKPOINT_S": "1e9",  # the ledger is the state; Tune's grows with every trial
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+}
+"""Settings of Tune that it reads from nowhere else."""
+Curves = Mapping[str, Sequence[tuple[int, float]]]
+"""(epoch, score) points by run id."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run, which changes no result."""
+
+    workers: int | None = None
+    """Trials at a time, at most; None is as many as fit."""
+    address: str | None = None
+    """Of a running Ray to join."""
+    pause: float = PAUSE
+    """Seconds before another attempt after an environment fault."""
+    resolve: Resolve = hub_commit
+
+
+def run(
+    work: Sequence[Work],
+    sweep: Sweep,
+    recorder: Recorder,
+    outcomes: Mapping[str, Outcome],
+    *,
+    curves: Curves | None = None,
+    listener: Listener | None = None,
+    options: Options | None = None,
+) -> Summary:
+    """Returns when nothing is left to hand out, or after the first Ctrl-C or SIGTERM.
+
+    `outcomes` is all that the ledger knows, by trial id; `curves` is needed where the sweep prunes.
+    Raises what the recorder raises.
+    """
+    if not work:
+        return Summary()
+    options = options or Options()
+    resolution = _resolved(work, sweep, outcomes, options)
+    queue = Queue(work, outcomes, sweep.limits, options.pause)
+    driver = Driver(queue, recorder, listener)
+    _open_cells(driver, work, recorder, resolution)
+    with joined(options.address, options.workers):
+        jobs = _Jobs(sweep, resolution, has_gpus=gpus() > 0)
+        at_once = capacity({jobs.need(each.cell.model) for each in work}, options.workers)
+        searcher = PlanSearcher(queue, driver.attempts, jobs.config, driver.open_test)
+        scheduler = _scheduler(work, sweep, driver, curves or {})
+        with _stopped_by_signals(driver.stop):
+            _fit(searcher, scheduler, driver, at_once)
+    return driver.end()
+
+
+def _resolved(
+    work: Sequence[Work], sweep: Sweep, outcomes: Mapping[str, Outcome], options: Options
+) -> Resolution:
+    if sweep.runner == "rehearse":
+        return Resolution()
+    return resolve(work, outcomes.values(), options.resolve)
+
+
+def _open_cells(
+    driver: Driver, work: Sequence[Work], recorder: Recorder, resolution: Resolution
+) -> None:
+    for each in work:
+        row = each.cell.dataset
+        facts = resolution.facts(each)
+        recorder.cell(each.cell.cell, row.group, KINDS[row.task].metric, facts)
+    for hold in resolution.holds:
+        driver.hold(hold)
+
+
+@dataclass(frozen=True)
+class _Jobs:
+    """Attempts -> what their worker is told, as Tune's `config`."""
+
+    sweep: Sweep
+    resolution: Resolution
+    has_gpus: bool
+
+    def need(self, model: Model) -> Need:
+        share = model.gpus if model.gpus is not None else self.sweep.gpus
+        if share is None:
+            share = 1.0 if self.has_gpus and self.sweep.runner == "finetune" else 0.0
+        return Need(model.cpus or self.sweep.cpus, share)
+
+    def config(self, attempt: Attempt) -> dict[str, Any]:
+        cell, hours = attempt.work.cell, self.sweep.limits.trial_hours
+        need = self.need(cell.model)
+        job = Job(
+            trial=attempt.trial,
+            attempt=attempt.number,
+            model=self.resolution.pinned(cell.model),
+            dataset=self.resolution.pinned(cell.dataset),
+            metrics=self.sweep.metrics,
+            opening=attempt.opening,
+            cpus=need.cpus,
+        )
+        seconds = hours * 3600 if hours else math.inf
+        return {"job": job.to_json(), "cpus": need.cpus, "gpus": need.gpus, "seconds": seconds}
+
+
+def _scheduler(
+    work: Sequence[Work], sweep: Sweep, driver: Driver, curves: Curves
+) -> TrialScheduler:
+    if sweep.pruning is None:
+        return InOrder()
+
+    def trial_of(tune_id: str) -> Trial:
+        return driver.attempts[tune_id].trial
+
+    scheduler = AshaPerCell(sweep.pruning, trial_of)
+    known = (outcome for each in work for outcome in each.cell.outcomes.values())
+    scheduler.refill((each.trial, curves.get(each.run_id, ())) for each in known)
+    return scheduler
+
+
+def _fit(
+    searcher: PlanSearcher, scheduler: TrialScheduler, driver: Driver, at_once: int
+) -> None:
+    with _quiet(), tempfile.TemporaryDirectory(prefix="tabiflow-") as folder:
+        tuner = tune.Tuner(
+            Worker,
+            tune_config=tune.TuneConfig(
+                num_samples=-1,
+                search_alg=searcher,
+                scheduler=scheduler,
+                # Without it Tune lets one trial wait at a time for a searcher it does not know.
+                max_concurrent_trials=at_once,
+                reuse_actors=True,
+                trial_name_creator=_tune_id,
+                trial_dirname_creator=_tune_id,
+            ),
+            run_config=tune.RunConfig(
+                name="trials",
+                storage_path=folder,
+                callbacks=[driver],
+                stop=driver.brake,
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+                verbose=0,
+            ),
+        )
+        tuner.fit()
+
+
+def _tune_id(trial: Any) -> str:
+    return str(trial.trial_id)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Tune says nothing: what is worth saying comes from the driver."""
+    before = {name: os.environ.get(name) for name in ENVIRONMENT}
+    logger = logging.getLogger("ray.tune")
+    level = logger.level
+    os.environ.update(ENVIRONMENT)
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        for name, value in before.items():
+            os.environ.pop(name)
+            os.environ.update({name: value} if value is not None else {})
+
+
+@contextmanager
+def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """The first signal stops in order; the second does what it did before."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def first(number: int, frame: FrameType | None) -> None:
+        restore()
+        stop()
+
+    for number in before:
+        signal.signal(number, first)
+    try:
+        yield
+    finally:
+        restore()

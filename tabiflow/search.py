@@ -1,0 +1,281 @@
+"""Which attempt of which trial is handed out next: longest first, retries, holds, limits.
+
+`Queue` decides and knows nothing of Ray; `PlanSearcher` lets Tune ask it. Nothing here runs a trial
+or records one: the engine tells the queue what became of each attempt.
+"""
+
+import heapq
+import math
+import re
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ray.tune.search import Searcher
+
+from tabiflow.plan import CellPlan, Plan
+from tabiflow.sampling import Sampler
+from tabiflow.spec import Limits
+from tabiflow.trial import HOLDING, Cell, FailureKind, Hold, Opening, Outcome, Status, Trial
+
+RETRIED: frozenset[FailureKind] = frozenset({"environment", "node_lost"})
+"""Kinds that say nothing about the trial: worth another attempt."""
+PAUSE = 30.0
+"""Seconds before the second attempt after an environment fault; doubled before each further one."""
+EQUAL_ERRORS = 2
+"""So many trials of a cell with the same error hold the rest of it."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be run of one cell."""
+
+    cell: CellPlan
+    trials: tuple[Trial, ...] = ()
+    samples: int = 0
+    """Configurations to draw beside `trials`, in a sampled cell."""
+    openings: Mapping[str, Opening] = field(default_factory=dict)
+    """By trial id: confirming trials may look at the test split."""
+
+    @property
+    def example(self) -> Trial:
+        """Any trial of the cell: they share model and data set."""
+        return self.trials[0] if self.cell.study is None else self.cell.study.template
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One go at one trial."""
+
+    trial: Trial
+    number: int
+    """1 for the first that the ledger has ever seen."""
+    work: Work
+
+    @property
+    def opening(self) -> Opening | None:
+        return self.work.openings.get(self.trial.id)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What follows from a failure."""
+
+    retry: bool = False
+    hold: Hold | None = None
+
+
+def todo(plan: Plan) -> tuple[Work, ...]:
+    """What `sweep` runs: everything without an end, but for the rest of held cells."""
+    found = (
+        Work(cell, cell.having("todo"), cell.counts["todo"] - len(cell.having("todo")))
+        for cell in plan.cells
+    )
+    return tuple(work for work in found if work.trials or work.samples)
+
+
+def cost(cell: CellPlan, trial: Trial) -> float:
+    """Parameters x training rows x epochs, for comparison only; NaN where one is unknown."""
+    rows: float = cell.dataset.sizes.get("train", math.nan)
+    limit = trial.limit.get("train", math.inf)
+    parameters = cell.model.parameters or math.nan
+    return parameters * min(limit, rows) * trial.protocol.epochs
+
+
+def signature(error: str) -> str:
+    """What two errors have in common when they are the same: no paths, no numbers."""
+    line = error.splitlines()[0] if error else ""
+    return re.sub(r"\S*/\S*|\b0x[0-9a-fA-F]+\b|\d+", "", line)
+
+
+class Queue:
+    """Hands attempts out and learns how they ended. Every attempt must be told of once."""
+
+    def __init__(
+        self,
+        work: Sequence[Work],
+        outcomes: Mapping[str, Outcome],
+        limits: Limits,
+        pause: float = PAUSE,
+    ) -> None:
+        """`outcomes` is all that the ledger knows, by trial id."""
+        self._limits, self._pause, self._started = limits, pause, time.monotonic()
+        self._work = {each.cell.cell: each for each in work}
+        self._numbers = Counter({id: outcome.attempt for id, outcome in outcomes.items()})
+        self._tries: Counter[str] = Counter()
+        self._waiting = deque(_longest_first(work))
+        self._paused: list[tuple[float, str, Trial]] = []
+        sampled = sorted(
+            (each for each in work if each.samples), key=lambda each: _rank(_study_cost(each))
+        )
+        self._drawing = {each.cell.cell: each.samples for each in sampled}
+        self._samplers = {each.cell.cell: _sampler(each) for each in sampled}
+        self._running: Counter[Cell] = Counter()
+        self._errors = {each.cell.cell: _earlier_errors(each) for each in work}
+        self._held: set[Cell] = set()
+        self._failures = 0
+        self._stopped = False
+
+    @property
+    def stopped(self) -> str:
+        """Why no more trials start although there are some; empty while they do."""
+        if self._limits.hours and time.monotonic() - self._started > self._limits.hours * 3600:
+            return f"limits.hours: {self._limits.hours:g} hours have passed"
+        if self._limits.failures is not None and self._failures > self._limits.failures:
+            return f"limits.failures: {self._failures} trials failed"
+        return "interrupted" if self._stopped else ""
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing will be handed out any more."""
+        if self.stopped:
+            return True
+        # A running trial may come back for another attempt.
+        return not (self.left or self._running.total())
+
+    @property
+    def left(self) -> bool:
+        """Whether there is something that has not been handed out."""
+        return bool(self._waiting or self._paused or self._drawing)
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def drop(self, cell: Cell) -> None:
+        """Nothing more of this cell is handed out."""
+        self._held.add(cell)
+        self._drawing.pop(cell, None)
+        self._waiting = deque(each for each in self._waiting if each.cell != cell)
+        self._paused = [each for each in self._paused if each[2].cell != cell]
+        heapq.heapify(self._paused)
+
+    def next(self) -> Attempt | None:
+        """None when nothing is ready at the moment."""
+        trial = None if self.stopped else self._retry() or self._planned() or self._drawn()
+        if trial is None:
+            return None
+        self._numbers[trial.id] += 1
+        self._tries[trial.id] += 1
+        self._running[trial.cell] += 1
+        return Attempt(trial, self._numbers[trial.id], self._work[trial.cell])
+
+    def done(self, attempt: Attempt, status: Status, score: float, epoch: int) -> None:
+        """The attempt ended without a failure."""
+        self._running[attempt.trial.cell] -= 1
+        self._tell(attempt.trial, status, score, epoch)
+
+    def failed(self, attempt: Attempt, kind: FailureKind, error: str) -> Verdict:
+        trial = attempt.trial
+        self._running[trial.cell] -= 1
+        tries = self._tries[trial.id]
+        held = trial.cell in self._held
+        if kind in RETRIED and tries <= self._limits.retries and not (held or self.stopped):
+            wait = self._pause * 2 ** (tries - 1) if kind == "environment" else 0.0
+            heapq.heappush(self._paused, (time.monotonic() + wait, trial.id, trial))
+            return Verdict(retry=True)
+        self._failures += 1
+        self._tell(trial, Status.FAILED, math.nan, 0)
+        return Verdict(hold=self._hold(trial, kind, error))
+
+    def _hold(self, trial: Trial, kind: FailureKind, error: str) -> Hold | None:
+        if kind not in HOLDING or trial.cell in self._held:
+            return None
+        errors = self._errors[trial.cell]
+        errors[kind, signature(error)].add(trial.id)
+        if len(errors[kind, signature(error)]) < EQUAL_ERRORS:
+            return None
+        self.drop(trial.cell)
+        return Hold.of(trial, kind, error)
+
+    def _retry(self) -> Trial | None:
+        if self._paused and self._paused[0][0] <= time.monotonic():
+            return heapq.heappop(self._paused)[2]
+        return None
+
+    def _planned(self) -> Trial | None:
+        return self._waiting.popleft() if self._waiting else None
+
+    def _drawn(self) -> Trial | None:
+        """From the cell with the fewest running trials: TPE learns from those that have ended."""
+        while self._drawing:
+            cell = min(self._drawing, key=lambda each: self._running[each])
+            trial = self._samplers[cell].draw()
+            self._drawing[cell] -= 1
+            if trial is None or not self._drawing[cell]:
+                del self._drawing[cell]
+            if trial is not None:
+                return trial
+        return None
+
+    def _tell(self, trial: Trial, status: Status, score: float, epoch: int) -> None:
+        if trial.cell in self._samplers:
+            self._samplers[trial.cell].tell(trial, status, score, epoch)
+
+
+def _sampler(work: Work) -> Sampler:
+    assert work.cell.study is not None, "only a sampled cell has samples to draw"
+    return Sampler(work.cell.study, work.cell.outcomes.values(), work.trials)
+
+
+def _longest_first(work: Iterable[Work]) -> list[Trial]:
+    pairs = [(cost(each.cell, trial), trial) for each in work for trial in each.trials]
+    return [trial for _, trial in sorted(pairs, key=lambda pair: _rank(pair[0]))]
+
+
+def _earlier_errors(work: Work) -> dict[tuple[str, str], set[str]]:
+    """(kind, signature) -> trials that failed so before and are not tried again now."""
+    errors: dict[tuple[str, str], set[str]] = defaultdict(set)
+    again = {trial.id for trial in work.trials}
+    for outcome in work.cell.outcomes.values():
+        if outcome.kind in HOLDING and outcome.trial.id not in again:
+            errors[str(outcome.kind), signature(outcome.error)].add(outcome.trial.id)
+    return errors
+
+
+def _study_cost(work: Work) -> float:
+    study = work.cell.study
+    return math.nan if study is None else cost(work.cell, study.template)
+
+
+def _rank(cost: float) -> float:
+    """Cells of unknown cost lead, in the plan's order: they may be the longest."""
+    return -math.inf if math.isnan(cost) else -cost
+
+
+class PlanSearcher(Searcher):  # type: ignore[misc]
+    """Tune's way to the queue."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        attempts: dict[str, Attempt],
+        configure: Callable[[Attempt], dict[str, Any]],
+        before: Callable[[Attempt], None],
+    ) -> None:
+        """`attempts` is filled with the attempt behind each of Tune's trial ids; `before` is
+        called for each one before Tune learns of it."""
+        super().__init__(metric="score", mode="max")
+        self._queue, self._attempts = queue, attempts
+        self._configure, self._before = configure, before
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        attempt = self._queue.next()
+        if attempt is None:
+            finished: str = Searcher.FINISHED
+            return finished if self._queue.finished else None
+        self._before(attempt)
+        self._attempts[trial_id] = attempt
+        return self._configure(attempt)
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """The engine's callback tells the queue: Tune says less here than it knows."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """The ledger is the only state."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """See `save`."""

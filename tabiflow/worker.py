@@ -1,0 +1,113 @@
+"""The actor that runs trials, one after another, in a process that stays warm.
+
+Whatever a trial raises becomes a report, so that the process and what it has loaded outlive the
+trial. Reports go to the driver; nothing here records anything.
+"""
+
+import math
+import os
+import signal
+import time
+import traceback
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from ray import tune
+
+from tabiflow.errors import TimedOut
+from tabiflow.runners import Job, runner
+from tabiflow.runners.failures import kind_of, one_line
+from tabiflow.trial import Epoch, FailureKind, Result
+
+TRACEBACK = 4000
+"""Characters kept of a traceback, from its end."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The report of a trial that raised."""
+
+    kind: FailureKind
+    error: str
+    traceback: str
+
+
+Report = Epoch | Result | Failed
+
+
+class Worker(tune.Trainable):  # type: ignore[misc]
+    """Tune's actor class. `step` is one epoch; the last step carries the result."""
+
+    def __init__(self, config: dict[str, Any] | None = None, storage: Any = None) -> None:
+        # Relative paths in environment variables are the driver's, not some trial folder's.
+        os.environ["RAY_CHDIR_TO_TRIAL_DIR"] = "0"
+        super().__init__(config, storage)
+
+    @classmethod
+    def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory:
+        # Trials with different needs share a sweep, so each says its own.
+        return tune.PlacementGroupFactory([{"CPU": config["cpus"], "GPU": config["gpus"]}])
+
+    def setup(self, config: dict[str, Any]) -> None:
+        self._deadline = time.monotonic() + config["seconds"]
+        self._epochs = _epochs(config["job"])
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        # A pruned trial stands between two epochs and must let go of what it holds.
+        with suppress(Exception):
+            self._epochs.close()
+        self.setup(new_config)
+        return True
+
+    def step(self) -> dict[str, Any]:
+        report = self._report()
+        score = math.nan if isinstance(report, Failed) else report.score
+        if isinstance(report, Epoch):
+            return {"score": score, "report": report, "epoch": report.epoch}
+        return {"score": score, "report": report, "done": True}
+
+    def _report(self) -> Report:
+        try:
+            with _time_limit(self._deadline - time.monotonic()):
+                return next(self._epochs)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        except Exception as error:
+            told = traceback.format_exc()[-TRACEBACK:]
+            return Failed(kind_of(error), one_line(error), told)
+
+    def get_auto_filled_metrics(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        filled: dict[str, Any] = super().get_auto_filled_metrics(*args, **kwargs)
+        # Every report would carry the whole job back to the driver, which keeps it.
+        filled.pop("config", None)
+        return filled
+
+
+def _epochs(job: str) -> Generator[Epoch, None, Result]:
+    """The imports of a runner belong to the first step, where what they raise is caught."""
+    told = Job.from_json(job)
+    result = yield from runner(told.trial.runner.get("name", "finetune"))(told)
+    return result
+
+
+@contextmanager
+def _time_limit(seconds: float) -> Iterator[None]:
+    """Raises TimedOut in the middle of whatever runs; a thread could only ask."""
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise TimedOut("took longer than `limits.trial_hours`")
+
+    if math.isinf(seconds):
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
