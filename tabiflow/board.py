@@ -16,8 +16,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from tabiflow.ledger import Ending, Failure, Killed
 from tabiflow.plan import Plan
-from tabiflow.trial import Cell, Epoch, FailureKind, Status, Trial
+from tabiflow.trial import Cell, Epoch, Hold, Trial
 
 log = logging.getLogger(__name__)
 
@@ -89,18 +90,19 @@ class Progress:
         if running is not None:
             running.epoch, running.score = epoch.epoch, epoch.score
 
-    def end(self, trial: Trial, status: Status, score: float, kind: FailureKind | None) -> None:
+    def end(self, trial: Trial, ending: Ending) -> None:
+        square = self.square(trial)
         if self.running.pop(trial.id, None) is not None:
-            self.square(trial).running -= 1
-        if status in (Status.DONE, Status.PRUNED):
-            self.ended += 1
-            self.square(trial).done += 1
-            self.square(trial).score(score)
-        elif status is Status.FAILED:
-            self.ended += 1
-            self.square(trial).failed += 1
-        if kind is not None:
-            self.kinds[kind] += 1
+            square.running -= 1
+        if isinstance(ending, Killed):
+            return
+        self.ended += 1
+        if isinstance(ending, Failure):
+            square.failed += 1
+            self.kinds[ending.kind] += 1
+        else:
+            square.done += 1
+            square.score(ending.score)
 
     def hold(self, cell: Cell) -> None:
         square = self.cells[cell]
@@ -145,33 +147,35 @@ class PlainLog:
     def on_epoch(self, trial: Trial, epoch: Epoch) -> None:
         self._progress.epoch(trial, epoch)
 
-    def on_end(
-        self, trial: Trial, status: Status, score: float, kind: FailureKind | None, error: str
-    ) -> None:
-        self._progress.end(trial, status, score, kind)
-        name = self._progress.names.get(trial.id, "")
-        what = f"{kind}: {error}" if kind else f"validation {shown(score)}"
+    def on_end(self, trial: Trial, ending: Ending) -> None:
+        self._progress.end(trial, ending)
         log.info(
-            "%s %s x %s [%s] %s; %d left, %s",
-            *(status.value, trial.model, trial.dataset, name, what),
+            "%s x %s [%s] %s; %d left, %s",
+            *(trial.model, trial.dataset, self._progress.names.get(trial.id, ""), _told(ending)),
             *(self._progress.left, duration(self._progress.seconds_left())),
         )
 
-    def on_hold(self, cell: Cell, kind: FailureKind, error: str) -> None:
-        self._progress.hold(cell)
-        log.warning("held %s x %s: %s: %s", cell.model, cell.dataset, kind, error)
+    def on_hold(self, hold: Hold) -> None:
+        self._progress.hold(hold.cell)
+        log.warning("held %s x %s: %s: %s", *hold.cell, hold.kind, hold.error)
+
+
+def _told(ending: Ending) -> str:
+    if isinstance(ending, Killed):
+        return f"interrupted: {ending.cause}"
+    if isinstance(ending, Failure):
+        return f"{ending.kind}: {ending.error}"
+    return f"validation {shown(ending.score)}"
 
 
 class Board(PlainLog):
     """The same events, drawn as a table that stays in place."""
 
-    def on_end(
-        self, trial: Trial, status: Status, score: float, kind: FailureKind | None, error: str
-    ) -> None:
-        self._progress.end(trial, status, score, kind)
+    def on_end(self, trial: Trial, ending: Ending) -> None:
+        self._progress.end(trial, ending)
 
-    def on_hold(self, cell: Cell, kind: FailureKind, error: str) -> None:
-        self._progress.hold(cell)
+    def on_hold(self, hold: Hold) -> None:
+        self._progress.hold(hold.cell)
 
     def __rich__(self) -> Group:
         return Group(

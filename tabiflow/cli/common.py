@@ -36,11 +36,11 @@ class Known:
         return selection.winners(self.plan)
 
 
-def know(file: Path, rehearse: bool) -> Known:
-    """Reads the sweep and checks its local data before anything is started or written."""
+def know(file: Path, rehearse: bool, *, check: bool = True) -> Known:
+    """Reads the sweep; `check` also its local data, before anything is started or written."""
     sweep = Sweep.read(file, rehearse=rehearse)
     grid = resolve(sweep)
-    if sweep.runner == "finetune":
+    if check and sweep.runner == "finetune":
         for dataset in grid.datasets:
             data.check(dataset, grid.places[dataset.name])
     if not ledger.exists():

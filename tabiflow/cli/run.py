@@ -1,19 +1,96 @@
 """The verbs that run trials: sweep, resubmit, confirm."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import get_args
 
 import click
+from rich.table import Table
 
-from tabiflow import selection
-from tabiflow.cli.common import FAILED, Known, know, on_cluster, on_sweep, say, table
+from tabiflow import ledger, provenance, selection
+from tabiflow.board import Progress, board
+from tabiflow.cli.common import (
+    FAILED,
+    INTERRUPTED,
+    Known,
+    err,
+    know,
+    on_cluster,
+    on_sweep,
+    say,
+    table,
+)
 from tabiflow.cli.read import status_content, status_line
 from tabiflow.errors import UserError
-from tabiflow.plan import CellPlan
-from tabiflow.report.content import opening_record
+from tabiflow.report.content import OpeningRecord, opening_record
 from tabiflow.report.render import number
-from tabiflow.trial import HOLDING, Outcome, Status, Trial
+from tabiflow.spec import label
+from tabiflow.trial import FailureKind
+from tabiflow.work import Work, confirming, missing, spoiled
+
+KINDS_OF_FAILURE = get_args(FailureKind)
+
+
+@dataclass(frozen=True)
+class Session:
+    """How trials are run: the options that the running verbs share."""
+
+    file: Path
+    rehearse: bool
+    workers: int | None
+    address: str | None
+
+    def know(self, *, check: bool = False) -> Known:
+        return know(self.file, self.rehearse, check=check)
+
+    def run(self, choose: Callable[[Known], Sequence[Work]], *, release: bool = False) -> bool:
+        """Runs what `choose` finds missing; True when it was interrupted."""
+        known = self.know(check=True)
+        if not choose(known):
+            return False
+        # Nothing above needs Ray, and the verb above may end without it.
+        from tabiflow.engine import Options, run
+
+        name = known.sweep.name
+        book = ledger.open_ledger()
+        with book.recorder(name, provenance.facts()) as recorder:
+            # What a dead driver left behind is in order only now.
+            known = self.know()
+            work = choose(known)
+            if release:
+                for each in work:
+                    recorder.release(each.cell.cell)
+            with board(_progress(known, work), err) as listener:
+                summary = run(
+                    work,
+                    known.sweep,
+                    recorder,
+                    known.outcomes,
+                    curves=_curves(book, known),
+                    listener=listener,
+                    options=Options(workers=self.workers, address=self.address),
+                )
+        if summary.stopped:
+            err.print(f"stopped: {summary.stopped}; the same command goes on", highlight=False)
+        return summary.interrupted
+
+
+def _curves(book: ledger.Ledger, known: Known) -> Mapping[str, list[tuple[int, float]]]:
+    """Only a pruning sweep compares epochs with earlier trials'."""
+    if known.sweep.pruning is None:
+        return {}
+    mine = (each for cell in known.plan.cells for each in cell.outcomes.values())
+    return book.curves([outcome.run_id for outcome in mine])
+
+
+def _progress(known: Known, work: Sequence[Work]) -> Progress:
+    names = {
+        trial.id: label(trial.point(each.cell.varying), each.cell.varying)
+        for each in work
+        for trial in each.trials
+    }
+    return Progress.of(known.plan, names)
 
 
 @click.command()
@@ -23,16 +100,17 @@ def sweep(
     sweep: Path, rehearse: bool, as_data: bool, workers: int | None, address: str | None
 ) -> int:
     """Run what is missing. Running it again runs nothing twice."""
-    known = know(sweep, rehearse)
-    todo = [trial for cell in known.plan.cells for trial in cell.having("todo")]
-    code = _run(known, todo, workers, address, sampling=True)
-    return _conclude(know(sweep, rehearse), as_data, code)
+    session = Session(sweep, rehearse, workers, address)
+    interrupted = session.run(lambda known: missing(known.plan))
+    return _conclude(session.know(), as_data, interrupted)
 
 
 @click.command()
 @on_sweep
 @on_cluster
-@click.option("--kind", "kinds", multiple=True, help="Only failures of this kind.")
+@click.option(
+    "--kind", "kinds", multiple=True, type=click.Choice(KINDS_OF_FAILURE), help="Only these."
+)
 def resubmit(
     sweep: Path,
     rehearse: bool,
@@ -42,46 +120,19 @@ def resubmit(
     kinds: tuple[str, ...],
 ) -> int:
     """Run failed, held and killed trials again."""
-    known = know(sweep, rehearse)
-    todo = [trial for cell in known.plan.cells for trial in _again(cell, known.outcomes, kinds)]
-    code = _run(known, todo, workers, address, release=True)
-    return _conclude(know(sweep, rehearse), as_data, code)
+    session = Session(sweep, rehearse, workers, address)
+    interrupted = session.run(
+        lambda known: spoiled(known.plan, known.outcomes, kinds), release=True
+    )
+    return _conclude(session.know(), as_data, interrupted)
 
 
-def _again(cell: CellPlan, outcomes: Mapping[str, Outcome], kinds: Sequence[str]) -> list[Trial]:
-    """A mended model or data set gives its trials new ids; they stand in the failed ones' slots."""
-    spoiled = {
-        outcome.trial.slot: outcome.kind
-        for outcome in outcomes.values()
-        if outcome.status in (Status.FAILED, Status.KILLED) and outcome.trial.cell == cell.cell
-    }
-    broken = cell.hold.kind if cell.hold else None
-    if broken is None and spoiled.keys() & {trial.slot for trial in cell.having("todo")}:
-        # The rest of a cell whose hold was of the broken revision.
-        broken = next((kind for kind in spoiled.values() if kind in HOLDING), None)
-    chosen = []
-    for trial in cell.having("failed", "held", "todo"):
-        kind = spoiled.get(trial.slot, broken)
-        if kind is not None and (not kinds or kind in kinds):
-            chosen.append(trial)
-    return chosen
-
-
-def _run(
-    known: Known,
-    trials: Sequence[Trial],
-    workers: int | None,
-    address: str | None,
-    **options: Any,
-) -> int:
-    """Exit code of the session alone: 0, or 130 when it was interrupted."""
-    return 0
-
-
-def _conclude(known: Known, as_data: bool, code: int) -> int:
-    counts = known.plan.counts
+def _conclude(known: Known, as_data: bool, interrupted: bool) -> int:
     say(as_data, status_content(known), status_line(known))
-    return code or (FAILED if counts["known"] < counts["trials"] else 0)
+    if interrupted:
+        return INTERRUPTED
+    counts = known.plan.counts
+    return FAILED if counts["known"] < counts["trials"] else 0
 
 
 @click.command()
@@ -99,31 +150,45 @@ def confirm(
     reopen: str | None,
 ) -> int:
     """Train the winners again and look at the test split, once."""
-    known = know(sweep, rehearse)
-    todo = _confirmable(known, incomplete, reopen)
-    code = _run(known, todo.todo, workers, address, reopen=reopen or "")
-    known = know(sweep, rehearse)
-    done = _confirmation(known)
-    found = [opening_record(outcome) for outcome in done.done]
-    keys = ("model", "dataset", "seed", "trial", "validation", "test", "metric", "n", "opened_at")
-    content = [{key: getattr(each, key) for key in keys} for each in found]
+    session = Session(sweep, rehearse, workers, address)
+    before = _confirmation(session.know())
+    interrupted = session.run(lambda known: _confirming(known, incomplete, reopen))
+    after = _confirmation(session.know())
+    found = [opening_record(outcome) for outcome in after.done]
+    content = [{key: getattr(each, key) for key in OPENING_KEYS} for each in found]
+    say(as_data, {"openings": content}, _openings_table(found), _confirmed_line(before, after))
+    if interrupted:
+        return INTERRUPTED
+    return FAILED if after.todo else 0
+
+
+OPENING_KEYS = (
+    *("model", "dataset", "seed", "trial", "validation", "test", "metric", "n", "opened_at"),
+)
+
+
+def _openings_table(found: Sequence[OpeningRecord]) -> Table:
     header = ("model", "data set", "seed", "metric", "validation", "test", "n", "opened")
     rows = [
         (
-            each.model,
-            each.dataset,
-            str(each.seed),
-            each.metric,
-            number(each.validation),
-            number(each.test),
-            str(each.n),
-            each.opened_at,
+            *(each.model, each.dataset, str(each.seed), each.metric),
+            *(number(each.validation), number(each.test), str(each.n), each.opened_at),
         )
         for each in found
     ]
-    line = f"\n{len(todo.todo)} trials were to be confirmed, {len(todo.done)} had been before"
-    say(as_data, {"openings": content}, table("", header, rows), line)
-    return code or (FAILED if done.todo else 0)
+    return table("", header, rows)
+
+
+def _confirmed_line(before: selection.Confirmation, after: selection.Confirmation) -> str:
+    new = len(after.done) - len(before.done)
+    missing = f", {len(after.todo)} have no score" if after.todo else ""
+    return f"\n{new} openings finished now, {len(before.done)} before{missing}"
+
+
+def _confirming(known: Known, incomplete: bool, reopen: str | None) -> tuple[Work, ...]:
+    trials = _confirmable(known, incomplete, reopen).todo
+    openings = {trial.id: provenance.opening(trial.id, reopen or "") for trial in trials}
+    return confirming(known.plan, trials, openings)
 
 
 def _confirmation(known: Known) -> selection.Confirmation:
