@@ -8,6 +8,7 @@ record; beside it stands the writer's write-ahead log until MLflow has everythin
 """
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -53,14 +54,17 @@ class Pruned:
 
 
 Ending = Result | Failure | Killed | Pruned
+SECRET = re.compile(r"(TOKEN|PASSWORD|SECRET|_KEY)$")
+"""Names of environment variables whose values are never shown."""
+SHORTEST_SECRET = 8
 
 
 class Recorder(Protocol):
     """The one writer of a sweep, on the driver.
 
-    Every call appends to the write-ahead log and returns; a thread brings MLflow up to date, through
-    outages of the server too. All calls may come from any thread. Each raises LeaseHeld once another
-    driver has taken the sweep over.
+    Every call appends to the write-ahead log and returns; a thread brings MLflow up to date,
+    through outages of the server too. All calls may come from any thread. Each raises LeaseHeld
+    once another driver has taken the sweep over.
     """
 
     def cell(
@@ -121,7 +125,7 @@ class Ledger(Protocol):
         """For people: without user and password."""
 
     def outcomes(self) -> dict[str, Outcome]:
-        """By trial id, over all experiments: a finished attempt if there is one, else the latest."""
+        """By trial id, over all experiments: a finished attempt if there is one, or the latest."""
 
     def holds(self, sweep: str) -> tuple[Hold, ...]:
         """Of the sweep's cells; empty where the sweep has no experiment yet."""
@@ -148,6 +152,11 @@ def address() -> str:
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{home() / 'mlflow.db'}"
 
 
+def shown_address(uri: str | None = None) -> str:
+    """For people: without user and password."""
+    return redacted(uri or address())
+
+
 def home() -> Path:
     """Where tabiflow keeps what it makes: below the current directory."""
     return Path.cwd() / ".tabiflow"
@@ -162,13 +171,24 @@ def exists(uri: str | None = None) -> bool:
 def sqlite_file(uri: str) -> Path | None:
     """The file of a SQLite address, None for any other."""
     prefix = "sqlite:///"
-    return Path(uri.removeprefix(prefix)) if uri.startswith(prefix) else None
+    if not uri.startswith(prefix):
+        return None
+    return Path(uri.removeprefix(prefix).partition("?")[0]).absolute()
+
+
+def redacted(text: str) -> str:
+    """Without what must not reach logs, tags and messages: credentials of this process."""
+    text = re.sub(r"(?<=://)[^/\s]*@", "", text)
+    for name, value in os.environ.items():
+        if len(value) >= SHORTEST_SECRET and SECRET.search(name):
+            text = text.replace(value, "***")
+    return text
 
 
 def open_ledger(uri: str | None = None) -> Ledger:
-    """Makes a SQLite ledger that does not exist yet. Imports MLflow.
+    """Writes nothing yet: a SQLite ledger that does not exist is made by its first recorder.
 
-    Raises LedgerError, in seconds, when it cannot be reached, read or written.
+    Raises LedgerError, in seconds, when it cannot be reached or read, or could not be made.
     """
     from tabiflow.ledger.store import Store
 
