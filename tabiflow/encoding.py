@@ -4,9 +4,9 @@ Knows lengths and padding; what a sequence means is for the tasks.
 """
 
 import hashlib
-import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -14,10 +14,31 @@ from pathlib import Path
 import numpy as np
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 
+from tabiflow import hub
 from tabiflow.casing import turkish_lower
-from tabiflow.errors import EnvironmentFault
+from tabiflow.errors import EnvironmentFault, ModelError
+from tabiflow.registry import UNPINNED
 from tabiflow.registry.local import cache_folder
 from tabiflow.spec import Model
+from tabiflow.trial import canonical
+
+_UNLIMITED = 1_000_000
+_OFFSET_POSITIONS = frozenset(
+    {
+        "camembert",
+        "data2vec-text",
+        "ibert",
+        "longformer",
+        "luke",
+        "mpnet",
+        "roberta",
+        "roberta-prelayernorm",
+        "xlm-roberta",
+        "xlm-roberta-xl",
+        "xmod",
+    }
+)
+"""Model types that count positions from behind the padding id, so that they have fewer to give."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,38 +105,40 @@ def cached(key: str, build: Callable[[], Encoded]) -> Encoded:
     does not take it.
     """
     folder = cache_folder() / "encoded" / hashlib.sha256(key.encode()).hexdigest()[:32]
+    encoded = None if folder.is_dir() else build()
     try:
-        if not folder.is_dir():
-            _store(folder, build())
+        if encoded is not None:
+            _store(folder, encoded)
         return _mapped(folder)
     except OSError as error:
-        raise EnvironmentFault(f"encoded data: {error.strerror}", where=str(folder)) from error
+        raise EnvironmentFault(
+            f"encoded rows cannot be kept: {error.strerror or error}", where=str(folder)
+        ) from error
 
 
 def _store(folder: Path, encoded: Encoded) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="draft-") as draft:
-        for name, array in encoded.items():
-            _save(Path(draft), name, array)
         finished = Path(draft) / "finished"
         finished.mkdir()
-        for file in Path(draft).glob("*.npy"):
-            file.rename(finished / file.name)
+        for name, array in encoded.items():
+            _save(finished, name, array)
         _publish(finished, folder)
 
 
 def _save(folder: Path, name: str, array: Ragged | np.ndarray) -> None:
     if isinstance(array, Ragged):
-        np.save(folder / f"{name}.values.npy", array.values)
-        np.save(folder / f"{name}.offsets.npy", array.offsets)
+        parts = {f"{name}.values": array.values, f"{name}.offsets": array.offsets}
     else:
-        np.save(folder / f"{name}.npy", array)
+        parts = {name: array}
+    for file, part in parts.items():
+        np.save(folder / f"{file}.npy", part, allow_pickle=False)
 
 
 def _publish(finished: Path, folder: Path) -> None:
     """Another process may have been faster; its arrays are the same."""
     try:
-        os.rename(finished, folder)
+        finished.rename(folder)
     except OSError:
         if not folder.is_dir():
             raise
@@ -132,40 +155,101 @@ def _mapped(folder: Path) -> Encoded:
 
 
 class TextEncoder:
-    """A model's tokenizer, told by its row how to treat text. Load through `text_encoder`."""
+    """A model's tokenizer, told by its row how to treat text. A process keeps its own: see
+    `text_encoder`."""
 
     source: str
-    """What `from_pretrained` is to be given: a folder, or a hub id."""
+    """The folder that `from_pretrained` is to be given; of a hub model its local copy."""
     commit: str
-    """The hub commit to load; empty for a folder."""
+    """The hub commit that the copy is of; empty for a folder."""
     tokenizer: PreTrainedTokenizerBase
     limit: int
     """Most tokens that the model takes, special ones included."""
     fingerprint: str
-    """Equal for models that turn every text into the same ids."""
+    """16 hex digits, equal for models that turn every text into the same ids."""
     has_type_ids: bool
+    """Whether the tokenizer tells the two texts of a pair apart."""
 
     def __init__(self, model: Model) -> None:
-        self.source, self.commit = str(model.path), ""
-        options = {"trust_remote_code": model.trust_remote_code}
-        self.tokenizer = AutoTokenizer.from_pretrained(
-            self.source, add_prefix_space=model.add_prefix_space, **options
-        )
-        config = AutoConfig.from_pretrained(self.source, **options)
-        self.limit = model.context or config.max_position_embeddings
-        self.lowercase = model.lowercase
-        # Tokenizers may offer type ids to models that have no embedding for a second segment.
-        segments = getattr(config, "type_vocab_size", 0)
-        self.has_type_ids = segments > 1 and "token_type_ids" in self.tokenizer.model_input_names
-        whole = f"{self.tokenizer.backend_tokenizer.to_str()}|{model.lowercase}"
-        self.fingerprint = hashlib.sha256(whole.encode()).hexdigest()[:16]
+        """Raises ModelError for what cannot be loaded, EnvironmentFault when the hub is away."""
+        folder, self.commit = _located(model)
+        self.source = str(folder)
+        self.tokenizer = _tokenizer(model, self.source)
+        self.limit = _limit(model, self.source, self.tokenizer)
+        self.has_type_ids = "token_type_ids" in self.tokenizer.model_input_names
+        self._lowercase = model.lowercase
+        self.fingerprint = _fingerprint(model, self.tokenizer)
 
     def prepare(self, text: str) -> str:
         """The text as the tokenizer must see it; every character keeps its offset."""
-        return turkish_lower(text) if self.lowercase == "turkish" else text
+        return turkish_lower(text) if self._lowercase == "turkish" else text
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=16)
 def text_encoder(model: Model) -> TextEncoder:
-    """One tokenizer a model and process: workers are warm."""
+    """One a model and process: workers are warm."""
     return TextEncoder(model)
+
+
+def _located(model: Model) -> tuple[Path, str]:
+    """The model's folder and its hub commit."""
+    if model.path is not None:
+        return model.path, ""
+    if model.build is not None:
+        # Imported here: only the example needs what builds models.
+        from tabiflow.example.models import built_model
+
+        return built_model(model.build), ""
+    repository = hub.Repository("model", model.hub or "", model.revision or UNPINNED)
+    commit = hub.commit(repository)
+    return hub.model_folder(repository, commit, code=model.trust_remote_code), commit
+
+
+def _tokenizer(model: Model, source: str) -> PreTrainedTokenizerBase:
+    # Given only where asked for: some tokenizers take no such option.
+    options = {"add_prefix_space": True} if model.add_prefix_space else {}
+    with _explained(model, "tokenizer", source):
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            source, trust_remote_code=model.trust_remote_code, **options
+        )
+    # A folder without a vocabulary gives a tokenizer of special tokens, not an error.
+    if not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens):
+        raise ModelError(f"model `{model.name}`: no tokenizer in its folder", where=source)
+    if not tokenizer.is_fast:
+        raise ModelError(f"model `{model.name}`: its tokenizer has no offsets", where=source)
+    return tokenizer
+
+
+def _limit(model: Model, source: str, tokenizer: PreTrainedTokenizerBase) -> int:
+    with _explained(model, "configuration", source):
+        config = AutoConfig.from_pretrained(source, trust_remote_code=model.trust_remote_code)
+    positions = getattr(config, "max_position_embeddings", None)
+    if positions and config.model_type in _OFFSET_POSITIONS:
+        positions -= (config.pad_token_id or 0) + 1
+    # A tokenizer that knows no limit says 10^30.
+    known = [model.context, positions, min(tokenizer.model_max_length, _UNLIMITED)]
+    limit = min(each for each in known if each)
+    if limit == _UNLIMITED:
+        raise ModelError(f"model `{model.name}` tells no context limit", hint="set its `context`")
+    return int(limit)
+
+
+@contextmanager
+def _explained(model: Model, what: str, source: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # the tokenizers library raises no narrower type
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(": ")
+        raise ModelError(
+            f"model `{model.name}`: its {what} cannot be loaded: {reason}", where=source
+        ) from error
+
+
+def _fingerprint(model: Model, tokenizer: PreTrainedTokenizerBase) -> str:
+    whole = [
+        tokenizer.backend_tokenizer.to_str(),
+        tokenizer.model_input_names,
+        model.lowercase,
+        model.add_prefix_space,
+    ]
+    return hashlib.sha256(canonical(whole).encode()).hexdigest()[:16]
