@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from tabiflow.errors import UserError
@@ -62,4 +63,5 @@ def _remember(known: dict[str, str]) -> None:
         draft.write_text(json.dumps(known))
         draft.replace(target)
     except OSError:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink()
