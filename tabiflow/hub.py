@@ -83,7 +83,12 @@ def dataset_tables(repository: Repository, config: str | None, commit: str) -> d
     import datasets
 
     def fetch() -> dict[str, Any]:
-        return dict(datasets.load_dataset(repository.id, config, revision=commit))
+        builder = datasets.load_dataset_builder(repository.id, config, revision=commit)
+        # Without a connection, whichever commit was cached last is given instead, silently.
+        if builder.hash != commit:
+            raise ConnectionError(f"the cache offers commit {builder.hash}")
+        builder.download_and_prepare()
+        return dict(builder.as_dataset())
 
     shown = datasets.is_progress_bar_enabled()
     datasets.disable_progress_bars()
