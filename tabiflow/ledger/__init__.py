@@ -14,7 +14,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import urlsplit
 
 from tabiflow.trial import (
     Cell,
@@ -165,7 +164,8 @@ def home() -> Path:
 def exists(uri: str | None = None) -> bool:
     """Whether anything may have been recorded. Cheap; a server is not asked."""
     file = sqlite_file(uri or address())
-    return file is None or (file.is_file() and file.stat().st_size > 0)
+    # What is no file is no ledger either, which `open_ledger` says.
+    return file is None or (file.exists() and (not file.is_file() or file.stat().st_size > 0))
 
 
 def sqlite_file(uri: str) -> Path | None:
@@ -193,11 +193,3 @@ def open_ledger(uri: str | None = None) -> Ledger:
     from tabiflow.ledger.store import Store
 
     return Store.open(uri or address())
-
-
-def shown_address(uri: str | None = None) -> str:
-    """For people and logs: without user and password."""
-    parts = urlsplit(uri or address())
-    if "@" not in parts.netloc:
-        return uri or address()
-    return parts._replace(netloc=f"***@{parts.netloc.rpartition('@')[2]}").geturl()

@@ -1,7 +1,7 @@
-"""The write-ahead log: what the recorder was told and MLflow may not have yet, one JSON line each.
+"""The write-ahead log: what the recorder was told and MLflow may not have yet, in JSON lines.
 
-A log belongs to one driver. It is emptied whenever MLflow has caught up and deleted at the end; what
-a dead driver leaves behind, the sweep's next driver replays. Knows nothing of MLflow.
+A log belongs to one driver. It is emptied whenever MLflow has caught up and deleted at the end;
+what a dead driver leaves behind, the sweep's next driver replays. Knows nothing of MLflow.
 """
 
 import json
@@ -50,6 +50,7 @@ class EpochTold:
 class Ended:
     trial: str
     attempt: int
+    slot: str
     status: Status
     tags: Mapping[str, str]
     metrics: Mapping[str, float]
@@ -106,7 +107,7 @@ class WriteAheadLog:
         self._descriptor = os.open(self.file, flags, mode=0o644)
 
     def append(self, event: Event) -> None:
-        """Raises LedgerError when the disk does not take it: what is not written down is not done."""
+        """Raises LedgerError when the disk does not take it."""
         line = encoded(event)
         try:
             while line:

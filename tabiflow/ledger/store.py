@@ -1,0 +1,107 @@
+"""The ledger as the rest of tabiflow uses it: quick reads, and the way to a recorder.
+
+A SQLite file is read directly; a server through MLflow's client, imported when it is first needed.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tabiflow.errors import LedgerError
+from tabiflow.ledger import Recorder, home, records, redacted, sqlite, sqlite_file
+from tabiflow.trial import Hold, Opening, Outcome
+
+if TYPE_CHECKING:
+    from tabiflow.ledger.tracking import Tracking
+
+SCORE = "validation_score"
+ENVIRONMENT = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # it would stand amid a verb's JSON
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # the recorder tries again itself, and knows when to stop
+}
+"""Settings of MLflow that it reads from nowhere else; what the user has set stays."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """One address. Holds nothing that was read: every question is asked anew."""
+
+    uri: str
+
+    @classmethod
+    def open(cls, uri: str) -> "Store":
+        """Raises LedgerError when nothing could be read or written there."""
+        store, file = cls(uri), sqlite_file(uri)
+        if file is None:
+            _ = store.tracking
+        else:
+            sqlite.check(file)
+            _must_be_writable(file)
+        return store
+
+    @property
+    def address(self) -> str:
+        return redacted(self.uri)
+
+    @property
+    def folder(self) -> Path:
+        """Where drivers keep their write-ahead logs."""
+        file = sqlite_file(self.uri)
+        return (home() if file is None else file.parent) / "wal"
+
+    @cached_property
+    def tracking(self) -> "Tracking":
+        for name, value in ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
+        # MLflow takes seconds to import.
+        from tabiflow.ledger.tracking import Tracking
+
+        return Tracking(self.uri)
+
+    def outcomes(self) -> dict[str, Outcome]:
+        return records.latest(self._runs("trial"))
+
+    def openings(self) -> dict[str, Opening]:
+        return records.openings(self._runs("trial"))
+
+    def holds(self, sweep: str) -> tuple[Hold, ...]:
+        cells = (run for run in self._runs("cell") if run.sweep == sweep)
+        return tuple(Hold.from_json(run.tags["hold"]) for run in cells if run.tags.get("hold"))
+
+    def curves(self, run_ids: Iterable[str]) -> dict[str, list[tuple[int, float]]]:
+        file = sqlite_file(self.uri)
+        if file is not None:
+            return sqlite.curves(file, run_ids, SCORE)
+        return {run_id: self.tracking.curve(run_id, SCORE) for run_id in run_ids}
+
+    @contextmanager
+    def recorder(self, sweep: str, facts: Mapping[str, str] | None = None) -> Iterator[Recorder]:
+        from tabiflow.ledger.recorder import recording
+
+        with recording(self.tracking, self.folder, sweep, facts or {}) as recorder:
+            yield recorder
+
+    def _runs(self, kind: str) -> list[records.Run]:
+        file = sqlite_file(self.uri)
+        if file is not None:
+            return sqlite.runs(file, kind)
+        return self.tracking.runs(kind)
+
+
+def _must_be_writable(file: Path) -> None:
+    """Of a file that is not there yet, the folder that it would be made in."""
+    place = file
+    while not place.exists():
+        place = place.parent
+    needed = os.W_OK if place == file else os.W_OK | os.X_OK
+    if (place != file and not place.is_dir()) or not os.access(place, needed):
+        raise LedgerError(
+            "the ledger cannot be written" if place == file else f"{place} cannot be written to",
+            where=str(file),
+            hint="mend its permissions, or name another place in MLFLOW_TRACKING_URI",
+        )
