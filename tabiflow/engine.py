@@ -27,12 +27,13 @@ from tabiflow.pruning import AshaPerCell, InOrder
 from tabiflow.registry.kinds import KINDS
 from tabiflow.resolution import Resolution, Resolve, hub_commit, resolve
 from tabiflow.runners import Job
-from tabiflow.search import PAUSE, Attempt, PlanSearcher, Queue, Work, todo
+from tabiflow.search import PAUSE, Attempt, PlanSearcher, Queue
 from tabiflow.spec import Model, Sweep
 from tabiflow.trial import Outcome, Trial
+from tabiflow.work import Work
 from tabiflow.worker import Worker
 
-__all__ = ["Listener", "Options", "Summary", "Work", "run", "todo"]
+__all__ = ["Listener", "Options", "Summary", "run"]
 
 ENVIRONMENT = {
     "RAY_AIR_NEW_OUTPUT": "0",  # the new output looks at every trial after every event
@@ -40,6 +41,7 @@ ENVIRONMENT = {
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # it would leave running trials without an end
     "TUNE_GLOBAL_CHECKPOINT_S": "1e9",  # the ledger is the state; Tune's grows with every trial
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+    "TUNE_RESULT_BUFFER_LENGTH": "1000",  # see Worker.train_buffered
 }
 """Settings of Tune that it reads from nowhere else."""
 Curves = Mapping[str, Sequence[tuple[int, float]]]

@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 from tabiflow import hub
 from tabiflow.errors import CellError, DataError, EnvironmentFault, ModelError
 from tabiflow.runners.failures import kind_of, one_line
-from tabiflow.search import Work
+from tabiflow.work import Work
 from tabiflow.spec import Dataset, Model
 from tabiflow.trial import Hold, Outcome
 

@@ -15,10 +15,11 @@ from typing import Any
 
 from ray.tune.search import Searcher
 
-from tabiflow.plan import CellPlan, Plan
+from tabiflow.plan import CellPlan
 from tabiflow.sampling import Sampler
 from tabiflow.spec import Limits
 from tabiflow.trial import HOLDING, Cell, FailureKind, Hold, Opening, Outcome, Status, Trial
+from tabiflow.work import Work
 
 RETRIED: frozenset[FailureKind] = frozenset({"environment", "node_lost"})
 """Kinds that say nothing about the trial: worth another attempt."""
@@ -26,23 +27,6 @@ PAUSE = 30.0
 """Seconds before the second attempt after an environment fault; doubled before each further one."""
 EQUAL_ERRORS = 2
 """So many trials of a cell with the same error hold the rest of it."""
-
-
-@dataclass(frozen=True)
-class Work:
-    """What is to be run of one cell."""
-
-    cell: CellPlan
-    trials: tuple[Trial, ...] = ()
-    samples: int = 0
-    """Configurations to draw beside `trials`, in a sampled cell."""
-    openings: Mapping[str, Opening] = field(default_factory=dict)
-    """By trial id: confirming trials may look at the test split."""
-
-    @property
-    def example(self) -> Trial:
-        """Any trial of the cell: they share model and data set."""
-        return self.trials[0] if self.cell.study is None else self.cell.study.template
 
 
 @dataclass(frozen=True)
@@ -65,15 +49,6 @@ class Verdict:
 
     retry: bool = False
     hold: Hold | None = None
-
-
-def todo(plan: Plan) -> tuple[Work, ...]:
-    """What `sweep` runs: everything without an end, but for the rest of held cells."""
-    found = (
-        Work(cell, cell.having("todo"), cell.counts["todo"] - len(cell.having("todo")))
-        for cell in plan.cells
-    )
-    return tuple(work for work in found if work.trials or work.samples)
 
 
 def cost(cell: CellPlan, trial: Trial) -> float:
