@@ -12,9 +12,9 @@ from typing import Literal, TypeVar
 from tabiflow import hub
 from tabiflow.errors import CellError, DataError, EnvironmentFault, ModelError
 from tabiflow.runners.failures import kind_of, one_line
-from tabiflow.work import Work
 from tabiflow.spec import Dataset, Model
 from tabiflow.trial import Hold, Outcome
+from tabiflow.work import Work
 
 Row = Model | Dataset
 AnyRow = TypeVar("AnyRow", Model, Dataset)
