@@ -184,17 +184,30 @@ def _windows(
         part = rows.slice(start, _CHUNK)
         backend.no_truncation()
         backend.no_padding()
-        questions, contexts = (
-            backend.encode_batch(sequences.prepared(part, column, text), add_special_tokens=False)
-            for column in ("question", "context")
-        )
+        asked = sequences.prepared(part, "question", text)
+        questions = [
+            _cut(backend, question, encoding, room)
+            for question, encoding in zip(asked, _encoded(backend, asked), strict=True)
+        ]
+        contexts = _encoded(backend, sequences.prepared(part, "context", text))
         backend.enable_truncation(length, stride=stride, strategy="only_second")
         for index, (question, context) in enumerate(zip(questions, contexts, strict=True)):
-            question.truncate(room)
             pair = backend.post_process(question, context)
             overflowing = pair.overflowing if doc_stride else []
             for encoding in (pair, *overflowing):
                 yield _window(start + index, encoding)
+
+
+def _encoded(backend: Any, texts: Sequence[str]) -> Sequence[Any]:
+    return list(backend.encode_batch(texts, add_special_tokens=False))
+
+
+def _cut(backend: Any, text: str, encoding: Any, room: int) -> Any:
+    """The encoding of the text's beginning: `Encoding.truncate` would keep the rest as windows."""
+    while len(encoding) > room:
+        text = text[: encoding.offsets[room][0]]
+        encoding = backend.encode(text, add_special_tokens=False)
+    return encoding
 
 
 def _window(question: int, encoding: Any) -> _Window:
