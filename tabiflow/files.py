@@ -13,6 +13,15 @@ from pyarrow import parquet
 
 from tabiflow.errors import DataError, near
 
+_JSON_TYPES: dict[type | None, str] = {
+    str: "text",
+    int: "a whole number",
+    float: "a fraction",
+    bool: "true or false",
+    list: "a list",
+    dict: "an object",
+}
+
 
 def read(file: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pa.Table:
     """The named columns, and those of the optional ones that are there."""
@@ -113,4 +122,15 @@ def _array(file: Path, column: str, values: list[Any]) -> pa.Array:
     try:
         return pa.array(values, from_pandas=True)
     except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
-        raise DataError(f"column `{column}`: {_line(error)}", where=str(file)) from error
+        reason = _mixed(column, values) or f"column `{column}`: {_line(error)}"
+        raise DataError(reason, where=str(file)) from error
+
+
+def _mixed(column: str, values: list[Any]) -> str | None:
+    """Where a column first holds another type than before, in JSON's words."""
+    first = next((type(value) for value in values if value is not None), None)
+    for row, value in enumerate(values, 1):
+        if value is not None and type(value) is not first:
+            now, before = (_JSON_TYPES.get(each, "a value") for each in (type(value), first))
+            return f"row {row}: `{column}` is {now}, but {before} before"
+    return None

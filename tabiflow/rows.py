@@ -183,7 +183,7 @@ def _label(value: Any, known: Sequence[str], declared: Sequence[str]) -> str | N
         if math.isnan(value):
             return None
         value = int(value) if value.is_integer() else value
-    if value is None or (value == -1 and "-1" not in declared):
+    if value is None or (str(value) == "-1" and "-1" not in declared):
         return None
     if isinstance(value, bool):
         return str(value).lower()

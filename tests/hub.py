@@ -17,7 +17,9 @@ from typing import Any, Literal
 from urllib.parse import parse_qs, unquote, urlsplit
 
 Kind = Literal["datasets", "models"]
-_API = re.compile(r"/api/(datasets|models)/([^/]+/[^/]+)(?:/(revision|tree|paths-info)/([^/]+)(?:/(.+))?)?")
+_API = re.compile(
+    r"/api/(datasets|models)/([^/]+/[^/]+)(?:/(revision|tree|paths-info)/([^/]+)(?:/(.+))?)?"
+)
 _FILE = re.compile(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
 
 
