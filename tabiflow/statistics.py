@@ -25,7 +25,7 @@ from tabiflow.draws import (
     Floats,
     Metric,
     floats,
-    mean_of,
+    resampled_means,
     resamples,
     swaps,
     two_sides,
@@ -221,7 +221,9 @@ def bootstrap(
     Scores that are all equal give no width, which says nothing: of a proportion take `wilson`.
     """
     values = floats(scores)
-    return bootstrap_of(mean_of(values), len(values), level=level, draws=draws, seed=seed)
+    if len(values) < 2:
+        return UNKNOWN
+    return _percentiles(resampled_means(values, draws, seed), level)
 
 
 def bootstrap_of(
@@ -242,11 +244,9 @@ def paired_bootstrap(
 ) -> Comparison:
     """Difference of two means over the same items; `a` and `b` are per-item scores, aligned."""
     differences = _differences(a, b)
-    metric, n = mean_of(differences), len(differences)
-    if n < 2:
+    if len(differences) < 2:
         return Comparison(mean(differences.tolist()), math.nan, math.nan, math.nan)
-    found = np.concatenate([metric(weights) for weights in resamples(n, draws, seed)])
-    return _compared(float(np.mean(differences)), found, level)
+    return _compared(float(np.mean(differences)), resampled_means(differences, draws, seed), level)
 
 
 def paired_bootstrap_of(

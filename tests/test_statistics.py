@@ -152,6 +152,12 @@ def test_bootstrap_of_a_mean_is_scipy_s_percentile_interval() -> None:
     assert ours.bootstrap(scores) == pytest.approx(theirs, abs=0.25)
 
 
+def test_bootstrap_of_hits_drawn_together_is_that_of_hits_drawn_one_by_one() -> None:
+    hits = (random().random(400) < 0.8).astype(float)
+    one_by_one = ours.bootstrap_of(draws.mean_of(hits), 400)
+    assert ours.bootstrap(hits) == pytest.approx(one_by_one, abs=0.003)
+
+
 def test_bootstrap_covers_the_truth_as_often_as_it_says() -> None:
     covered = 0
     for seed in range(SIMULATIONS):
