@@ -261,6 +261,12 @@ class Rehearse(Frozen):
     """Wall time of an epoch."""
     failing: float = Field(0.0, ge=0, le=1)
     """Share of trials that fail with a made-up bug."""
+    diverging: float = Field(0.0, ge=0, le=1)
+    """Share of trials whose made-up loss turns NaN."""
+    faulty: float = Field(0.0, ge=0, le=1)
+    """Share of trials that meet a full disk in their first attempt."""
+    lost: float = Field(0.0, ge=0, le=1)
+    """Share of trials whose process dies in their first attempt."""
 
 
 def _named(value: Any) -> str | None:
