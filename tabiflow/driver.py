@@ -83,6 +83,10 @@ def _kept(method: Method) -> Method:
 class Driver(tune.Callback):  # type: ignore[misc]
     """Give `attempts` before Tune starts: the attempt behind each of Tune's trial ids."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Tune pickles its callbacks for a restore that is never asked for."""
+        return {}
+
     def __init__(self, queue: Queue, recorder: Recorder, listener: Listener | None = None) -> None:
         self.attempts: dict[str, Attempt] = {}
         self.brake = Brake()

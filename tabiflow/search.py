@@ -235,6 +235,10 @@ class PlanSearcher(Searcher):  # type: ignore[misc]
         self._queue, self._attempts = queue, attempts
         self._configure, self._before = configure, before
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Tune pickles its searcher for a restore that is never asked for."""
+        return {}
+
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         attempt = self._queue.next()
         if attempt is None:
