@@ -439,7 +439,8 @@ def test_a_real_difference_is_found_as_often_as_power_says(record_property) -> N
     pairs = [answers(random(seed), [0.8, 0.7], 400) for seed in range(SIMULATIONS // 2)]
     observed = float(np.mean([beaten(a, b) for a, b in pairs]))
     errors = [ours.item_error(a, b) for a, b in pairs]
-    expected = ours.power(0.1, float(np.mean([error for error, _ in errors])), errors[0][1])
+    difference = float(np.mean([a.mean() - b.mean() for a, b in pairs]))
+    expected = ours.power(difference, float(np.mean([error for error, _ in errors])), 399)
     record_property("power", observed)
     record_property("expected power", expected)
     assert observed > 0.85
