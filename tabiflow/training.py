@@ -201,19 +201,24 @@ class Training:
         self.optimizer.load_state_dict(state["optimizer"])
 
     def evaluate(self, encoded: Encoded) -> Evaluation:
-        """Loss and scores of a split, in fp32 whatever the training's precision."""
+        """Loss and scores of a split, in fp32 whatever the training's precision.
+
+        Raises Diverged when the loss is no number: no metric could say more of such outputs.
+        """
         batches = self._scoring_batches(encoded)
         losses, weight = 0.0, 0.0
         decoded: list[Any] = [None] * self.task.rows(encoded)
         self.model.eval()
         with torch.no_grad(), _exact_attention(self.model):
             for rows in batches:
-                loss, predictions = self._scored(encoded, rows)
-                losses, weight = losses + loss, weight + self.task.weight(encoded, rows)
+                summed, predictions = self._scored(encoded, rows)
+                losses, weight = losses + summed, weight + self.task.weight(encoded, rows)
                 for row, prediction in predictions:
                     decoded[row] = prediction
-        scores = self.task.score(decoded, encoded, self.material.schema)
-        return Evaluation(losses / (weight or 1.0), scores)
+        loss = losses / (weight or 1.0)
+        if not math.isfinite(loss):
+            raise Diverged(f"loss over a scored split is {loss} after epoch {self.epoch}")
+        return Evaluation(loss, self.task.score(decoded, encoded, self.material.schema))
 
     def _out_of_patience(self) -> bool:
         patience = self.recipe.protocol.patience
@@ -224,8 +229,6 @@ class Training:
         trained = self._train_epoch()
         started = time.perf_counter()
         validation = self.evaluate(self.material.validation)
-        if not math.isfinite(validation.loss):
-            raise Diverged(f"validation loss is {validation.loss} after epoch {self.epoch}")
         scores = validation.scores
         secondary = {**scores.metrics, **self.material.metrics(scores)}
         seconds = {"validation_seconds": time.perf_counter() - started}

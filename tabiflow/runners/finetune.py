@@ -12,7 +12,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from typing import Any
 
@@ -127,7 +127,7 @@ def _opening(job: Job) -> Opening | None:
         return None
     if job.opening is None or job.opening.trial != job.trial.id:
         raise SealError(
-            f"the test split of `{job.dataset.name}` is sealed: trial {job.trial.id} has no opening",
+            f"the test split of `{job.dataset.name}` is sealed: no opening of trial {job.trial.id}",
             hint="`tabiflow confirm` records one",
         )
     return job.opening
@@ -251,6 +251,7 @@ def _machine(job: Job, model: torch.nn.Module, recipe: Recipe) -> Facts:
 
 def _reset(job: Job) -> torch.device:
     """Puts back whatever an earlier trial or a library may have changed in this process."""
+    _spare_imports()
     # cuBLAS is deterministic only with a workspace of fixed size, read when CUDA starts.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.set_num_threads(max(1, int(job.cpus)))
@@ -260,7 +261,7 @@ def _reset(job: Job) -> torch.device:
     torch.backends.cudnn.benchmark = False
     torch.use_deterministic_algorithms(True, warn_only=True)
     # Deterministic mode would fill every new tensor with NaN first.
-    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -271,6 +272,13 @@ def _seed(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed % 2**63)
+
+
+@cache
+def _spare_imports() -> None:
+    """Once a process: collecting garbage after each trial need not walk the libraries' objects."""
+    gc.collect()
+    gc.freeze()
 
 
 def _release(device: torch.device) -> None:
