@@ -1,6 +1,7 @@
 """YAML files with the line of every value, so that a mistake can be shown where it stands."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,7 +57,7 @@ class Source:
             if isinstance(node, CommentedMap) and part in (keys := {str(key): key for key in node}):
                 key = keys[str(part)]
                 # A key that came in through `<<` has no line of its own.
-                line = node.lc.key(key)[0] if key in node.lc.data else line
+                line = node.lc.key(key)[0] if key in (node.lc.data or ()) else line
             elif isinstance(node, CommentedSeq) and isinstance(part, int) and part < len(node):
                 key, line = part, node.lc.item(part)[0]
             else:
@@ -104,11 +105,14 @@ def _parsed(file: Path) -> Any:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         told = ", ".join(part for part in (error.context, error.problem) if part)
+        # Of a key that stands twice, ruamel repeats both values, however long.
+        told = told.split(" with value ")[0]
         where = f"{file}:{mark.line + 1}" if mark else str(file)
         raise SpecError(f"not valid YAML: {told}", where=where) from error
-    except (YAMLError, ValueError, KeyError) as error:
-        # Values that their tag refuses, `!!int ten` or 2024-13-45, leave ruamel as the last two.
-        told = str(error).splitlines()[0]
+    except (YAMLError, ValueError, KeyError, TypeError, AttributeError) as error:
+        # ruamel lets Python's errors out for values that their tag refuses (`!!int ten`,
+        # 2024-13-45) and for mappings as keys (`{{ x }}`).
+        told = (str(error) or type(error).__name__).splitlines()[0]
         raise SpecError(f"not valid YAML: {told}", where=str(file)) from error
 
 
@@ -164,8 +168,8 @@ def _hint(mistake: ErrorDetails) -> str | None:
     value = mistake["input"]
     if mistake["type"] == "string_type" and not isinstance(value, list | dict | None):
         return "put it in quotes"
-    expected = str(mistake.get("ctx", {}).get("expected", "")).replace("'", "")
-    return near(str(value), expected.replace(" or ", ", ").split(", "))
+    expected = str(mistake.get("ctx", {}).get("expected", ""))
+    return near(str(value), re.findall("'(.+?)'", expected))
 
 
 def _home(name: str, row: type[BaseModel], inside: Place) -> str | None:

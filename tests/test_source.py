@@ -116,6 +116,8 @@ def test_a_place_has_its_line(tmp_path: Path, place: tuple[str | int, ...], line
     ("text", "told"),
     [
         ("a: 1\nb: 2\na: 3\n", 'file.yaml:3: not valid YAML: .*duplicate key "a"'),
+        ("a: {b: [1, 2]}\na: 3\n", 'file.yaml:2: not valid YAML: .*duplicate key "a"$'),
+        ("{a: [b]}: 1\n", "file.yaml: not valid YAML: unhashable type"),
         ("a:\n\tb: 1\n", "file.yaml:2: not valid YAML: .*cannot start any token"),
         ("a: 1\n  b: 2\n", "file.yaml:2: not valid YAML: mapping values are not allowed here"),
         ("a: [1, 2\nb: 3\n", "file.yaml:2: not valid YAML: .*expected ',' or ']'"),
@@ -172,6 +174,7 @@ def test_a_byte_order_mark_and_windows_lines_are_read(tmp_path: Path) -> None:
         ),
         ("name: 5\n", "file.yaml:1: `name`: must be text, not 5; put it in quotes"),
         ("name: 2024-01-01\n", 'file.yaml:1: `name`: must be text, not "2024-01-01"; put it'),
+        ("name: {{ x }}\n", "file.yaml:1: `name`: must be text, not "),
         ("name:\n", "file.yaml:1: `name`: must be text, not nothing"),
         ("name: x\ninner:\n  size: 0\n", "file.yaml:3: `size`: must be above 0, not 0"),
         ("name: x\ninner: {size: 1.5}\n", "file.yaml:2: `size`: must be a whole number, not 1.5"),
