@@ -501,8 +501,11 @@ def _range(source: Source, name: str, written: Mapping[str, Any], place: Place) 
     if not (isinstance(bounds, list) and len(bounds) == 2):
         raise source.error(f"`{name}`: `{kind}` takes [low, high]", *place)
     low, high = (_checked(source, name, bound, place) for bound in bounds)
-    if isinstance(low, int) and not RANGES[kind].get("integer"):
+    integer = RANGES[kind].get("integer", False)
+    if isinstance(low, int) and not integer:
         raise source.error(f"`{name}` takes whole numbers: `int_uniform`, not `{kind}`", *place)
+    if isinstance(low, float) and integer:
+        raise source.error(f"`{name}` takes any number: `uniform`, not `{kind}`", *place)
     return source.validate(Range, {"low": low, "high": high, **RANGES[kind]}, place)
 
 
