@@ -148,6 +148,7 @@ def test_pruning_may_be_a_word_or_a_mapping(tmp_path: Path) -> None:
         ("[1e-5, 2e-5]", "{uniform: [1, 2]}", 9, "`learning_rate` is a range, so the search needs"),
         ("[1e-5, 2e-5]", "{unifrom: [1, 2]}", 9, "`learning_rate`: `unifrom` is no range; known"),
         ("[1e-5, 2e-5]", "{}", 9, "`learning_rate`: a range is one of log_uniform, uniform, int_"),
+        ("[1e-5, 2e-5]", "{int_uniform: [1, 2]}", 9, "`learning_rate` takes any number: `uni"),
         ("[1e-5, 2e-5]", "{uniform: 1}", 9, "`learning_rate`: `uniform` takes [low, high]"),
         ("[1e-5, 2e-5]", "{uniform: [1]}", 9, "`learning_rate`: `uniform` takes [low, high]"),
         ("[1e-5, 2e-5]", "{uniform: [2, 1]}", 9, "`learning_rate`: a range is [low, high] with"),
