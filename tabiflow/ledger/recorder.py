@@ -338,7 +338,7 @@ class Writer:
         self.experiment = experiment
         self._tracking = tracking
         self._runs: dict[tuple[str, int], str] = {}
-        self._cells: dict[Cell, str] = {}
+        self._cells = tracking.cells(experiment)
         self._unfinished: dict[str, list[str]] = {}
         """Slot -> runs that failed or were killed, until a later attempt marks them."""
         self._writes: dict[str, Writes] = {}
@@ -354,6 +354,8 @@ class Writer:
         before = {slot: list(runs) for slot, runs in self._unfinished.items()}
         self._writes, self._ends = {}, {}
         try:
+            if again:
+                self._cells = self._tracking.cells(self.experiment)
             for event in events:
                 self._take(event, again)
             for run_id, writes in self._writes.items():
@@ -377,8 +379,9 @@ class Writer:
             case Started():
                 self._take_start(event, again)
             case EpochTold():
-                writes = self._of(self._run(event.trial, event.attempt))
-                writes.points.extend(_points(event.metrics, event.at, event.epoch))
+                if run_id := self._run(event.trial, event.attempt):
+                    points = _points(event.metrics, event.at, event.epoch)
+                    self._of(run_id).points.extend(points)
             case Ended():
                 self._take_end(event)
             case HoldSet():
@@ -413,6 +416,8 @@ class Writer:
 
     def _take_end(self, event: Ended) -> None:
         run_id = self._run(event.trial, event.attempt)
+        if run_id is None:
+            return
         writes = self._of(run_id)
         writes.tags |= event.tags
         writes.points.extend(_points(event.metrics, event.at, event.step))
@@ -441,23 +446,24 @@ class Writer:
     def _of(self, run_id: str) -> Writes:
         return self._writes.setdefault(run_id, Writes())
 
-    def _run(self, trial: str, attempt: int) -> str:
+    def _run(self, trial: str, attempt: int) -> str | None:
+        """None when the run was deleted in MLflow's pages."""
         key = trial, attempt
         if key not in self._runs:
-            # Deleted in MLflow's pages, if it is not there; then the writes fail and are logged.
             found = self._tracking.find_attempt(self.experiment, trial, attempt)
-            self._runs[key] = found or f"{trial}-{attempt}-is-missing"
+            if found is None:
+                log.warning("attempt %d of %s has no run any more", attempt, trial)
+                return None
+            self._runs[key] = found
         return self._runs[key]
 
     def _cell(self, cell: Cell, at: int) -> str:
         """The cell's parent run. It is never RUNNING for longer than a call takes."""
-        if cell not in self._cells:
-            found = self._tracking.find_cell(self.experiment, cell)
-            tags = {"kind": "cell", "cell": cell_name(cell)}
-            self._cells[cell] = found or self._tracking.create(
-                self.experiment, cell_name(cell), at, tags
-            )
-        return self._cells[cell]
+        name = cell_name(cell)
+        if name not in self._cells:
+            tags = {"kind": "cell", "cell": name}
+            self._cells[name] = self._tracking.create(self.experiment, name, at, tags)
+        return self._cells[name]
 
     def _attempts_elsewhere(self, trial: str) -> list[str]:
         marked = (Status.FAILED.value, Status.KILLED.value)

@@ -22,7 +22,7 @@ SCORE = "validation_score"
 ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # it would stand amid a verb's JSON
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # the recorder tries again itself, and knows when to stop
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # the recorder tries again itself
 }
 """Settings of MLflow that it reads from nowhere else; what the user has set stays."""
 

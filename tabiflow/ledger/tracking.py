@@ -20,8 +20,8 @@ from mlflow.tracking import MlflowClient
 
 from tabiflow.errors import LedgerError, TabiflowError
 from tabiflow.ledger import redacted, sqlite_file
-from tabiflow.ledger.records import RUN_STATUS, Run, cell_name
-from tabiflow.trial import Cell, Status
+from tabiflow.ledger.records import RUN_STATUS, Run
+from tabiflow.trial import Status
 
 log = logging.getLogger(__name__)
 
@@ -171,10 +171,10 @@ class Tracking:
             self._client.delete_run(copy)
         return found[0] if found else None
 
-    def find_cell(self, experiment: str, cell: Cell) -> str | None:
-        query = f"tags.kind = 'cell' AND tags.cell = '{cell_name(cell)}'"
-        found = list(self._search({experiment: ""}, query))
-        return found[0].run_id if found else None
+    def cells(self, experiment: str) -> dict[str, str]:
+        """Parent runs by the cell's name."""
+        found = self._search({experiment: ""}, "tags.kind = 'cell'")
+        return {run.tags["cell"]: run.run_id for run in found}
 
     def create(self, experiment: str, name: str, at: int, tags: Mapping[str, str]) -> str:
         run = self._client.create_run(experiment, start_time=at, tags=dict(tags), run_name=name)
