@@ -78,7 +78,12 @@ def model_folder(repository: Repository, commit: str, *, code: bool) -> Path:
     return folder
 
 
-def dataset_tables(repository: Repository, config: str | None, commit: str) -> dict[str, Any]:
+def dataset_tables(
+    repository: Repository,
+    config: str | None,
+    commit: str,
+    pauses: Sequence[float] = PAUSES,
+) -> dict[str, Any]:
     """The splits at a commit by their names on the hub, as `datasets.Dataset`, on disk."""
     import datasets
 
@@ -93,7 +98,7 @@ def dataset_tables(repository: Repository, config: str | None, commit: str) -> d
     shown = datasets.is_progress_bar_enabled()
     datasets.disable_progress_bars()
     try:
-        return patiently(fetch, repository)
+        return patiently(fetch, repository, pauses)
     finally:
         if shown:
             datasets.enable_progress_bars()
