@@ -3,7 +3,9 @@
 The same corpus everywhere: a split's unique positives, with all positives of a query relevant.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -63,27 +65,12 @@ class Retrieval:
     def batches(self, encoded: Encoded, order: np.ndarray, batch_size: int) -> Sequence[np.ndarray]:
         """No text twice in a batch: it would be a negative of its own pair. A row that does not
         fit goes to the first later batch that takes it, so more than the last may be short."""
-        ids = [sequences.flat(encoded, f"{column}_id")[order].tolist() for column in COLUMNS]
-        batches: list[list[int]] = []
-        texts: list[set[int]] = []
-        # Batches before these are full, or hold the text already.
-        unfilled, after = 0, dict.fromkeys((*ids[0], *ids[1]), 0)
-        for row, anchor, positive in zip(order.tolist(), *ids, strict=True):
-            place = max(unfilled, after[anchor], after[positive])
-            while place < len(batches) and not _fits(
-                batches[place], texts[place], batch_size, anchor, positive
-            ):
-                place += 1
-            if place == len(batches):
-                batches.append([])
-                texts.append(set())
-            batches[place].append(row)
-            texts[place] |= {anchor, positive}
-            for each in {anchor, positive}:
-                after[each] += after[each] == place
-            while unfilled < len(batches) and len(batches[unfilled]) == batch_size:
-                unfilled += 1
-        return [np.array(batch, dtype=order.dtype) for batch in batches]
+        anchors, positives = (
+            sequences.flat(encoded, f"{column}_id")[order].tolist() for column in COLUMNS
+        )
+        pairs = ({anchor, positive} for anchor, positive in zip(anchors, positives, strict=True))
+        batches = _filled(zip(order.tolist(), pairs, strict=True), batch_size)
+        return [np.array(batch.rows, dtype=order.dtype) for batch in batches]
 
     def cost(self, encoded: Encoded) -> np.ndarray:
         anchors, positives = (
@@ -150,10 +137,31 @@ def _numbered(texts: Iterable[str], known: dict[str, int]) -> np.ndarray:
     return np.array([known.setdefault(text, len(known)) for text in texts], dtype=np.int64)
 
 
-def _fits(
-    batch: Sequence[int], texts: set[int], batch_size: int, anchor: int, positive: int
-) -> bool:
-    return len(batch) < batch_size and anchor not in texts and positive not in texts
+@dataclass
+class _Batch:
+    rows: list[int] = field(default_factory=list)
+    texts: set[int] = field(default_factory=set)
+
+    def takes(self, pair: set[int], size: int) -> bool:
+        return len(self.rows) < size and not self.texts & pair
+
+
+def _filled(rows: Iterable[tuple[int, set[int]]], size: int) -> list[_Batch]:
+    batches: list[_Batch] = []
+    # No need to look at batches before these: they are full, or hold the text already.
+    unfilled, after = 0, defaultdict[int, int](int)
+    for row, pair in rows:
+        place = max(unfilled, *(after[text] for text in pair))
+        while place < len(batches) and not batches[place].takes(pair, size):
+            place += 1
+        if place == len(batches):
+            batches.append(_Batch())
+        batches[place].rows.append(row)
+        batches[place].texts |= pair
+        after.update({text: place + 1 for text in pair if after[text] == place})
+        while unfilled < len(batches) and len(batches[unfilled].rows) == size:
+            unfilled += 1
+    return batches
 
 
 def _embedded(
