@@ -1,4 +1,4 @@
-"""Encoders of a few kilobytes with random weights and a tokenizer trained on a few Turkish lines."""
+"""Encoders of a few kilobytes: random weights, a tokenizer made from a few Turkish lines."""
 
 from pathlib import Path
 from typing import Literal
