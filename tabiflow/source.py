@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -68,6 +69,17 @@ class Source:
 
     def error(self, message: str, *place: str | int, hint: str | None = None) -> SpecError:
         return SpecError(message, where=self.where(*place), hint=hint)
+
+    @contextmanager
+    def blaming(self, *place: str | int) -> Iterator[None]:
+        """For looking at a path that the file names: what is wrong with it is said at its line."""
+        try:
+            yield
+        except OSError as error:
+            raise self.error(f"{error.filename}: {error.strerror}", *place) from error
+        except (RuntimeError, ValueError) as error:
+            # `~` of nobody and characters that no path may hold.
+            raise self.error(f"not a path: {error}", *place) from error
 
     def validate(self, row: type[Row], content: Mapping[str, Any], place: Place = ()) -> Row:
         """`row(**content)`; the first mistake becomes a SpecError at its line."""

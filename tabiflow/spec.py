@@ -360,12 +360,17 @@ class Sweep:
         fields = {name: getattr(written, name) for name in _Sweep.model_fields}
         fields["search"] = tuple(
             Search(
-                tuple(_placed(entry, file.parent) for entry in each.datasets),
+                tuple(
+                    _placed(source, entry, ("search", index, "datasets", inner))
+                    for inner, entry in enumerate(each.datasets)
+                ),
                 _space(source, each, ("search", index)),
             )
             for index, each in enumerate(written.search)
         )
-        fields["models"] = tuple(_placed(entry, file.parent) for entry in written.models)
+        fields["models"] = tuple(
+            _placed(source, entry, ("models", index)) for index, entry in enumerate(written.models)
+        )
         fields["metrics"] = _metrics(source, written)
         del fields["allow_hub_metrics"]
         if len(written.seeds) > 1 and any(each.space.samples for each in fields["search"]):
@@ -378,28 +383,30 @@ class Sweep:
 Named = TypeVar("Named", str | Model, str | Dataset)
 
 
-def _placed(entry: Named, folder: Path) -> Named:
+def _placed(source: Source, entry: Named, place: Place) -> Named:
     """An inline row's path, made absolute: workers run elsewhere."""
     if isinstance(entry, str) or entry.path is None:
         return entry
-    return entry.model_copy(update={"path": (folder / entry.path.expanduser()).resolve()})
+    with source.blaming(*place):
+        path = (source.file.parent / entry.path.expanduser()).resolve()
+    return entry.model_copy(update={"path": path})
 
 
 def _metrics(source: Source, written: _Sweep) -> tuple[str, ...]:
     return tuple(
-        _metric(source, entry, index, written.allow_hub_metrics)
+        _metric(source, entry, ("metrics", index), written.allow_hub_metrics)
         for index, entry in enumerate(written.metrics)
     )
 
 
-def _metric(source: Source, entry: str, index: int, allow_hub: bool) -> str:
+def _metric(source: Source, entry: str, place: Place, allow_hub: bool) -> str:
     kind, _, name = entry.partition(":")
-    place = ("metrics", index)
     if kind != "evaluate" or not name:
         raise source.error(f"metric `{entry}` is not `evaluate:<folder>`", *place)
-    folder = (source.file.parent / name).resolve()
-    if folder.exists():
-        return str(folder)
+    with source.blaming(*place):
+        folder = (source.file.parent / name).resolve()
+        if folder.exists():
+            return str(folder)
     if name.startswith((".", "/")):
         raise source.error(f"metric `{entry}`: there is no {folder}", *place)
     if not allow_hub:
@@ -415,7 +422,9 @@ def _space(source: Source, search: _Search, place: Place) -> Space:
     """The space of one search entry, read from its own file or from where it stands."""
     at: Place = ()
     if isinstance(search.space, str):
-        source = Source.read(_space_file(source, search.space, place))
+        with source.blaming(*place, "space"):
+            file = _space_file(source, search.space, place)
+        source = Source.read(file)
         content = source.plain
     else:
         content, at = search.space, (*place, "space")

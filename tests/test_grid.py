@@ -74,6 +74,11 @@ def test_unpinned_hub_rows_follow_the_main_branch_and_pinned_ones_their_commit(
         ({"models": ["encoders", model("berturk")]}, "`berturk` names two different rows"),
         ({"datasets": [dataset(), dataset(task="sts")]}, "`data` names two different rows"),
         ({"models": [{"name": "m", "path": "no"}]}, "model `m`: there is no folder "),
+        ({"models": [{"name": "m", "path": "n" * 300}]}, "/"),
+        (
+            {"models": [{"name": "m", "path": "~no-such-user/m"}]},
+            "not a path: Could not determine home",
+        ),
         ({"models": [{"name": "m", "path": "."}]}, "model `m`: no config.json in "),
         (
             {"datasets": [{"name": "d", "path": "no", "task": "sts"}]},

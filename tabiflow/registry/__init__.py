@@ -44,8 +44,10 @@ def resolve(sweep: Sweep) -> Grid:
     source = sweep.source
     models: dict[str, Model] = {}
     for index, entry in enumerate(sweep.models):
-        for model in _rows(source, entry, MODELS, "model", ("models", index)):
-            _add(source, models, _revised_model(source, model, index), ("models", index))
+        for row in _rows(source, entry, MODELS, "model", ("models", index)):
+            with source.blaming("models", index):
+                model = _revised_model(source, row, index)
+            _add(source, models, model, ("models", index))
     datasets: dict[str, Dataset] = {}
     places: dict[str, str] = {}
     searches = []
@@ -53,8 +55,9 @@ def resolve(sweep: Sweep) -> Grid:
         chosen: dict[str, Dataset] = {}
         for inner, named in enumerate(search.datasets):
             place = ("search", index, "datasets", inner)
-            for row in _rows(source, named, DATASETS, "data set", place):
-                dataset = _revised_dataset(source, row, place)
+            for each in _rows(source, named, DATASETS, "data set", place):
+                with source.blaming(*place):
+                    dataset = _revised_dataset(source, each, place)
                 _add(source, datasets, dataset, place)
                 chosen[dataset.name] = dataset
                 places.setdefault(dataset.name, source.where(*place))
