@@ -7,9 +7,10 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import wraps
+from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
-from ray import tune
+from ray import cloudpickle, tune
 from ray.tune.experiment import Trial as TuneTrial
 
 from tabiflow.ledger import Ending, Failure, Killed, Pruned, Recorder
@@ -75,7 +76,7 @@ def _kept(method: Method) -> Method:
             method(driver, *args, **kwargs)
         except Exception as error:
             driver.fault = driver.fault or error
-            driver.brake.pulled = True
+            driver.halt()
 
     return cast(Method, keeping)
 
@@ -98,9 +99,23 @@ class Driver(tune.Callback):  # type: ignore[misc]
         self._best: dict[str, Epoch] = {}
 
     def stop(self) -> None:
-        """Nothing more is handed out, and what runs is stopped."""
+        """Called from outside: what runs is stopped, and nothing follows."""
+        self._summary.interrupted = True
+        self.halt()
+
+    def halt(self) -> None:
         self._queue.stop()
-        self._summary.interrupted = self.brake.pulled = True
+        self.brake.pulled = True
+
+    def lost(self, error: BaseException) -> None:
+        """All actors are gone, one of them by `error`; which one, Ray does not say."""
+        attempts = tuple(self.attempts.values())
+        kind = kind_of(error) if len(attempts) == 1 else "node_lost"
+        self.attempts.clear()
+        for attempt in attempts:
+            if attempt.trial.id not in self._begun:
+                self._begin(attempt)
+            self._fail(attempt, kind, one_line(error))
 
     def end(self) -> Summary:
         """Closes what was interrupted. Raises what went wrong in between."""
@@ -135,8 +150,7 @@ class Driver(tune.Callback):  # type: ignore[misc]
     ) -> None:
         attempt = self.attempts[trial.trial_id]
         if attempt.opening is None:
-            self._begun[attempt.trial.id] = attempt
-            self._recorder.start(attempt.trial, attempt.number, _label(attempt))
+            self._begin(attempt)
         if self._listener is not None:
             self._listener.on_start(attempt.trial, attempt.number)
 
@@ -181,8 +195,12 @@ class Driver(tune.Callback):  # type: ignore[misc]
         self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any
     ) -> None:
         """The actor is gone: what a trial raises comes as a report."""
-        error = trial.get_pickled_error() or RuntimeError("Tune lost the trial")
+        error = _error_of(trial)
         self._fail(self.attempts.pop(trial.trial_id), kind_of(error), one_line(error))
+
+    def _begin(self, attempt: Attempt) -> None:
+        self._begun[attempt.trial.id] = attempt
+        self._recorder.start(attempt.trial, attempt.number, _label(attempt))
 
     def _epoch(self, attempt: Attempt, epoch: Epoch) -> None:
         trial = attempt.trial
@@ -212,6 +230,14 @@ class Driver(tune.Callback):  # type: ignore[misc]
         self._recorder.finish(trial.id, attempt.number, ending)
         if self._listener is not None:
             self._listener.on_end(trial, ending)
+
+
+def _error_of(trial: TuneTrial) -> BaseException:
+    """Tune keeps it in a file: the trial's own reader looks where it is synced to, at the end."""
+    if trial.pickled_error_file is None:
+        return RuntimeError("Tune could not go on with the trial")
+    error: BaseException = cloudpickle.loads(Path(trial.pickled_error_file).read_bytes())
+    return error
 
 
 def _label(attempt: Attempt) -> str:

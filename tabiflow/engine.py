@@ -9,15 +9,17 @@ import logging
 import math
 import os
 import signal
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
 from ray import tune
+from ray.exceptions import RayError
 from ray.tune.schedulers import TrialScheduler
 
 from tabiflow.cluster import Need, capacity, gpus, joined
@@ -83,13 +85,15 @@ def run(
     queue = Queue(work, outcomes, sweep.limits, options.pause)
     driver = Driver(queue, recorder, listener)
     _open_cells(driver, work, recorder, resolution)
-    with joined(options.address, options.workers):
+    # Ray's own notices go to standard output, which belongs to the command's answer.
+    with redirect_stdout(sys.stderr), joined(options.address, options.workers):
         jobs = _Jobs(sweep, resolution, has_gpus=gpus() > 0)
         at_once = capacity({jobs.need(each.cell.model) for each in work}, options.workers)
         searcher = PlanSearcher(queue, driver.attempts, jobs.config, driver.open_test)
         scheduler = _scheduler(work, sweep, driver, curves or {})
         with _stopped_by_signals(driver.stop):
-            _fit(searcher, scheduler, driver, at_once)
+            while not queue.finished:
+                _fit(searcher, scheduler, driver, at_once)
     return driver.end()
 
 
@@ -157,9 +161,7 @@ def _scheduler(
     return scheduler
 
 
-def _fit(
-    searcher: PlanSearcher, scheduler: TrialScheduler, driver: Driver, at_once: int
-) -> None:
+def _fit(searcher: PlanSearcher, scheduler: TrialScheduler, driver: Driver, at_once: int) -> None:
     with _quiet(), tempfile.TemporaryDirectory(prefix="tabiflow-") as folder:
         tuner = tune.Tuner(
             Worker,
@@ -182,7 +184,13 @@ def _fit(
                 verbose=0,
             ),
         )
-        tuner.fit()
+        try:
+            tuner.fit()
+        except RuntimeError as error:
+            # Tune 2.60 gives up as a whole where Ray's memory monitor has killed an actor.
+            if not isinstance(error.__cause__, RayError):
+                raise
+            driver.lost(error.__cause__)
 
 
 def _tune_id(trial: Any) -> str:

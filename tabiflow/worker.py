@@ -88,7 +88,7 @@ class Worker(tune.Trainable):  # type: ignore[misc]
 
         Ray 2.60 gives its two settings in the wrong order, so they are not looked at.
         """
-        results = []
+        results: list[dict[str, Any]] = []
         until = time.monotonic() + TOGETHER
         while not results or (time.monotonic() < until and not results[-1]["done"]):
             results.append(self.train())

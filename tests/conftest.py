@@ -1,6 +1,7 @@
 """What tests of several modules share."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import ray
@@ -18,3 +19,13 @@ def local_ray() -> Iterator[None]:
     )
     yield
     ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def ledger_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty SQLite ledger to copy: MLflow takes seconds to make its tables."""
+    from tabiflow.ledger.tracking import Tracking  # MLflow takes seconds to import, too.
+
+    file = tmp_path_factory.mktemp("ledger") / "mlflow.db"
+    Tracking(f"sqlite:///{file}")
+    return file
