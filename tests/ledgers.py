@@ -1,7 +1,6 @@
 """Small trials and real ledgers for the tests of `tabiflow.ledger`."""
 
 import shutil
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,10 +49,9 @@ def epoch(number: int) -> Epoch:
     return Epoch(number, 50.0 + number, 1 / number, {"train_loss": 2.0, "accuracy": 70.0})
 
 
-def copied(template: Path, folder: Path) -> str:
-    """A SQLite ledger with MLflow's tables in it: making them anew takes seconds."""
+def copied(template: Path, folder: Path) -> Store:
     folder.mkdir(exist_ok=True)
-    return f"sqlite:///{shutil.copy(template, folder / 'mlflow.db')}"
+    return Store.open(f"sqlite:///{shutil.copy(template, folder / 'mlflow.db')}")
 
 
 def runs(store: Store, query: str = "", sweep: str = SWEEP) -> list[Run]:
@@ -70,7 +68,3 @@ def trials_of(found: list[Run]) -> set[str]:
 def history(store: Store, run_id: str, metric: str) -> list[tuple[int, float]]:
     points = MlflowClient(store.uri).get_metric_history(run_id, metric)
     return [(point.step, point.value) for point in points]
-
-
-def tag_of(store: Store, made: Trial) -> Mapping[str, str]:
-    return store.outcomes()[made.id].tags

@@ -8,7 +8,7 @@ from ledgers import SWEEP, begin, copied, epoch, history, record, runs, trial, t
 from mlflow.tracking import MlflowClient
 
 from tabiflow import ledger
-from tabiflow.errors import LedgerError
+from tabiflow.errors import LeaseHeld, LedgerError
 from tabiflow.ledger import Failure, Killed, Pruned, records, sqlite
 from tabiflow.ledger.store import Store
 from tabiflow.ledger.tracking import Tracking
@@ -21,16 +21,9 @@ def opening(at: str = "2026-01-01T00:00:00Z", reason: str = "") -> Opening:
     return Opening(trial(split="test").id, "ayşe", at, "abc123", reason)
 
 
-@pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("template") / "mlflow.db"
-    Tracking(f"sqlite:///{file}")
-    return file
-
-
 @pytest.fixture
-def store(template: Path, tmp_path: Path) -> Store:
-    return Store.open(copied(template, tmp_path / "ledger"))
+def store(ledger_template: Path, tmp_path: Path) -> Store:
+    return copied(ledger_template, tmp_path / "ledger")
 
 
 def test_the_ledger_is_a_file_below_the_current_directory(tmp_path, monkeypatch):
@@ -352,6 +345,17 @@ def test_a_run_deleted_in_the_pages_does_not_stop_the_sweep(store):
         recorder.finish(trial().id, 1, Result(1, 50.0))
         record(recorder, trial(rate=2e-5))
     assert store.outcomes().keys() == {trial(rate=2e-5).id}
+
+
+def test_two_drivers_do_not_run_the_same_sweep(store):
+    with store.recorder(SWEEP) as recorder:
+        begin(recorder, trial())
+        with pytest.raises(LeaseHeld, match=f"`{SWEEP}` is being run by"), store.recorder(SWEEP):
+            pass
+        with store.recorder("another"):
+            pass
+        assert recorder.finish(trial().id, 1, Result(1, 50.0))
+    assert store.outcomes()[trial().id].status is Status.DONE
 
 
 def test_metric_names_say_their_split():

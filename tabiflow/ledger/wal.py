@@ -90,6 +90,7 @@ def decoded(line: bytes) -> Event:
             fields["cell"] = Cell(*fields["cell"])
         if "status" in fields:
             fields["status"] = Status(fields["status"])
+            fields["predictions"] = tuple(fields["predictions"])
         return kind(**fields)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not an event: {line[:60]!r}") from error
