@@ -32,6 +32,8 @@ Metrics = Callable[[Scores], Mapping[str, float]]
 
 PASS_FLOPS = {"cpu": 2e8, "cuda": 5e12}
 """Arithmetic that a device could do in the fixed time of one forward and backward pass."""
+PASS_TOKENS = 64
+"""Tokens whose arithmetic takes as long as reading the weights once more, at any size of model."""
 SCORING_TOKENS, SCORING_ROWS = 16_384, 128
 CHECK_EVERY = {"cpu": 1, "cuda": 50}
 """Steps between looks at the loss: each look makes a GPU wait."""
@@ -156,7 +158,7 @@ class Training:
             raise DataError("no rows are left to train on or to validate with")
         self.costs = self.task.cost(material.train)
         spare = PASS_FLOPS[recipe.device.type] / (6 * _arithmetic(model))
-        self.price = spare if self.task.separable else math.inf
+        self.price = PASS_TOKENS + spare if self.task.separable else math.inf
         self.optimizer = _optimizer(model, recipe)
         self.epoch, self.step = 0, 0
         self.seconds = {"train_seconds": 0.0, "validation_seconds": 0.0}
@@ -178,7 +180,8 @@ class Training:
         return Kept(self.best, self.epoch, self.seconds, largest)
 
     def state(self) -> State:
-        """Everything that the rest of the run depends on. Only between two epochs."""
+        """Everything that the rest of the run depends on, to be written down between two epochs:
+        the tensors are the run's own."""
         return {
             "epoch": self.epoch,
             "step": self.step,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import AutoModel
 
 from tabiflow.errors import ModelError, SealError, TrialError
 from tabiflow.registry.kinds import KINDS
@@ -211,7 +212,13 @@ def weightless(model: Path) -> None:
     (model / "model.safetensors").unlink()
 
 
-@pytest.mark.parametrize("spoil", [truncate, unreadable, weightless])
+def outgrown(model: Path) -> None:
+    loaded = AutoModel.from_pretrained(model)
+    loaded.resize_token_embeddings(50)
+    loaded.save_pretrained(model)
+
+
+@pytest.mark.parametrize("spoil", [truncate, unreadable, weightless, outgrown])
 def test_a_broken_model_is_named_in_one_line(spoil, tmp_path):
     job = samples.job(tmp_path)
     spoil(tmp_path / "bert")

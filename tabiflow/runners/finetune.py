@@ -23,7 +23,7 @@ from transformers import MODEL_MAPPING, AutoConfig, PretrainedConfig, PreTrained
 from transformers.utils import is_flash_attn_2_available
 
 from tabiflow import data
-from tabiflow.encoding import Encoded, TextEncoder, cached, text_encoder
+from tabiflow.encoding import Encoded, Ragged, TextEncoder, cached, text_encoder
 from tabiflow.errors import ModelError, SealError, TabiflowError
 from tabiflow.registry.kinds import KINDS
 from tabiflow.runners import Job
@@ -37,7 +37,7 @@ Facts = dict[str, str | int | float]
 
 
 def run(job: Job) -> Generator[Epoch, None, Result]:
-    """Raises SealError at once for a test trial without its own opening."""
+    """Raises SealError before anything is loaded when a test trial has no opening of its own."""
     opening = _opening(job)
     device = _reset(job)
     try:
@@ -68,10 +68,11 @@ class Splits:
         self.settings = job.trial.protocol
         self.data = data.load(job.dataset, job.trial.limit)
         # Counting tokens costs as much as encoding, so the few numbers are kept just as well.
-        counted = cached(self._key("train", "lengths"), self._count)
+        prints = self.data.fingerprints
+        counted = cached(self._key(prints["train"], "lengths", {}), self._count)
         self.lengths = {name: int(np.asarray(value)[0]) for name, value in counted.items()}
-        self.train = self._encoded("train", self.data.train, training=True)
-        self.validation = self._encoded("validation", self.data.validation)
+        self.train = self._encoded(prints["train"], self.data.train, training=True)
+        self.validation = self._encoded(prints["validation"], self.data.validation)
 
     def test(self, opened: data.TestData) -> Encoded:
         return self._encoded(opened.fingerprint, opened.rows)
@@ -98,25 +99,25 @@ class Splits:
         lengths = self.task.lengths(self.data.train, self.text, self.settings)
         return {name: np.array([length]) for name, length in lengths.items()}
 
-    def _encoded(self, split: str, rows: pa.Table, *, training: bool = False) -> Encoded:
+    def _encoded(self, fingerprint: str, rows: pa.Table, *, training: bool = False) -> Encoded:
         encode = partial(
             self.task.encode, rows, self.text, self.data.schema, self.lengths, self.settings
         )
-        key = self._key(split, "training" if training else "scoring", self.lengths)
+        key = self._key(fingerprint, "training" if training else "scoring", self.lengths)
         return cached(key, partial(encode, training=training))
 
-    def _key(self, split: str, purpose: str, lengths: Mapping[str, int] | None = None) -> str:
+    def _key(self, fingerprint: str, purpose: str, lengths: Mapping[str, int]) -> str:
         """Everything that an encoding depends on."""
         return canonical(
             {
                 "purpose": purpose,
                 "task": self.job.dataset.task,
                 "version": KINDS[self.job.dataset.task].version,
-                "rows": self.data.fingerprints.get(split, split),
+                "rows": fingerprint,
                 "schema": [*self.data.schema.labels],
                 "tokenizer": [self.text.fingerprint, self.text.limit],
                 "settings": [self.settings.max_length, self.settings.doc_stride],
-                "lengths": dict(lengths or {}),
+                "lengths": dict(lengths),
             }
         )
 
@@ -190,13 +191,35 @@ def _model(job: Job, splits: Splits, recipe: Recipe) -> torch.nn.Module:
         loading = _loading(job, splits.text, recipe)
         # The head is drawn here, whatever has drawn from the generators before.
         _seed(job.trial.seed)
-        return splits.task.model(source, splits.data.schema, loading).to(recipe.device)
+        model = splits.task.model(source, splits.data.schema, loading).to(recipe.device)
     except TabiflowError:
         raise
     except Exception as error:
         raise ModelError(
             f"`{job.model.name}` cannot be loaded: {one_line(error)}", where=source
         ) from error
+    _must_embed(model, splits)
+    return model
+
+
+def _must_embed(model: torch.nn.Module, splits: Splits) -> None:
+    """An id without an embedding would break the CUDA context for all later trials."""
+    highest = max(
+        int(array.values.max(initial=0))
+        for encoded in (splits.train, splits.validation)
+        for name, array in encoded.items()
+        if isinstance(array, Ragged) and name.endswith("input_ids")
+    )
+    known = next(_pretrained(model)).get_input_embeddings().num_embeddings
+    if highest >= known:
+        raise ModelError(
+            f"`{splits.job.model.name}` embeds {known} ids, its tokenizer makes id {highest}",
+            where=splits.text.source,
+        )
+
+
+def _pretrained(model: torch.nn.Module) -> Iterator[PreTrainedModel]:
+    return (each for each in model.modules() if isinstance(each, PreTrainedModel))
 
 
 def _loading(job: Job, text: TextEncoder, recipe: Recipe) -> dict[str, Any]:
@@ -228,7 +251,6 @@ def _dropouts(config: PretrainedConfig) -> list[str]:
 def _machine(job: Job, model: torch.nn.Module, recipe: Recipe) -> Facts:
     """What computed the trial, for whoever must explain a difference."""
     cuda = recipe.device.type == "cuda"
-    parts = (each for each in model.modules() if isinstance(each, PreTrainedModel))
     peak = (
         torch.cuda.max_memory_allocated(recipe.device)
         if cuda
@@ -238,7 +260,7 @@ def _machine(job: Job, model: torch.nn.Module, recipe: Recipe) -> Facts:
         "device": torch.cuda.get_device_name(recipe.device) if cuda else "cpu",
         "threads": torch.get_num_threads(),
         "precision": "bf16" if recipe.bf16 else "fp32",
-        "attention": str(next(parts).config._attn_implementation),
+        "attention": str(next(_pretrained(model)).config._attn_implementation),
         "parameters": sum(each.numel() for each in model.parameters()),
         "trust_remote_code": str(job.model.trust_remote_code).lower(),
         "peak_memory_mb": round(peak / 2**20),
