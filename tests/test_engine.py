@@ -2,24 +2,19 @@
 
 import os
 import signal
-import subprocess
-import sys
-import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from studies import dataset, known, model, outcome, planned, searched, written
+from studies import dataset, known, outcome, planned
 
 from tabiflow import engine
 from tabiflow.engine import Options, Summary
 from tabiflow.errors import DataError, LeaseHeld
 from tabiflow.ledger import Ending, Failure, Killed, Pruned
 from tabiflow.plan import Plan
-from tabiflow.spec import Sweep
 from tabiflow.trial import Cell, Epoch, Hold, Opening, Outcome, Result, Status, Trial
 from tabiflow.work import Work, missing
 

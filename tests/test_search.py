@@ -2,19 +2,18 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from studies import RATES, dataset, known, model, outcome, planned, scored, searched
+from studies import RATES, dataset, model, outcome, planned, searched
 
-from tabiflow.plan import CellPlan, Plan
+from tabiflow.plan import Plan
 from tabiflow.pruning import AshaPerCell
 from tabiflow.search import Attempt, Queue, cost, signature
 from tabiflow.spec import Limits, Pruning
-from tabiflow.trial import Cell, Epoch, Status, Trial
-from tabiflow.work import Work, missing
+from tabiflow.trial import Cell, Status, Trial
+from tabiflow.work import missing
 
 RANGE = {"learning_rate": {"log_uniform": [1e-6, 1e-3]}}
 
