@@ -6,6 +6,7 @@ Exit codes: 0 all done, 2 the user's mistake, 3 finished with failures, 130 inte
 
 import logging
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -33,23 +34,27 @@ def verbs() -> None:
 
 
 def main() -> None:
-    """The console script: a user's mistake is one line, ours is a traceback."""
+    """The console script."""
+    terminal = RichHandler(console=err, show_path=False, show_level=False)
     logging.basicConfig(
         level=logging.INFO,
         format="%(message)s",
-        handlers=[RichHandler(console=err, show_path=False, show_level=False)]
-        if err.is_terminal
-        else [logging.StreamHandler()],
+        handlers=[terminal if err.is_terminal else logging.StreamHandler()],
     )
+    sys.exit(execute(sys.argv[1:]))
+
+
+def execute(arguments: Sequence[str]) -> int:
+    """The exit code. A user's mistake is one line on standard error; ours raises."""
     try:
-        code = verbs.main(standalone_mode=False)
+        code = verbs.main(list(arguments), prog_name="tabiflow", standalone_mode=False)
     except (UserError, CellError) as error:
-        code = _complain(str(error))
+        return _complain(str(error))
     except click.ClickException as error:
-        code = _complain(error.format_message())
+        return _complain(error.format_message())
     except (KeyboardInterrupt, click.Abort):
-        code = INTERRUPTED
-    sys.exit(code or 0)
+        return INTERRUPTED
+    return code or 0
 
 
 def _complain(line: str) -> int:
