@@ -49,7 +49,8 @@ def test_a_free_sweep_is_taken_and_freed():
 
 
 def test_a_live_driver_keeps_its_sweep_and_is_named():
-    here = Lease("a-sweep", Memory(ELSEWHERE), None)
+    alive = replace(ELSEWHERE, heartbeat=time.time())
+    here = Lease("a-sweep", Memory(alive), None)
     with pytest.raises(
         LeaseHeld, match=r"`a-sweep` is being run by ayşe on another-host \(process"
     ):

@@ -178,7 +178,7 @@ class Lease:
 def _held(sweep: str, holder: str) -> LeaseHeld:
     return LeaseHeld(
         f"sweep `{sweep}` is being run by {holder}",
-        hint="wait for it, or stop it and start again",
+        hint=f"wait, or stop it; one that died elsewhere is given {EXPIRES_SECONDS:.0f} seconds",
     )
 
 

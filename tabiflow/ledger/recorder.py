@@ -12,14 +12,13 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 
 from tabiflow.errors import LeaseHeld, LedgerError
 from tabiflow.ledger import Ending, Killed, records, redacted, sqlite_file, wal
-from tabiflow.ledger.lease import Lease
+from tabiflow.ledger.lease import Holder, Lease
 from tabiflow.ledger.records import STATUS_OF, cell_name
-from tabiflow.ledger.tracking import Point, Tracking, Writes, away, explained, hopeless
+from tabiflow.ledger.tracking import Point, Tracking, Writes, explained, hopeless, reach
 from tabiflow.ledger.wal import CellOpened, Ended, EpochTold, Event, HoldSet, Started, WriteAheadLog
 from tabiflow.trial import Cell, Epoch, Hold, Opening, Result, Status, Trial
 
@@ -31,7 +30,7 @@ BATCH = 500
 BACK_OFF_SECONDS = (1.0, 2.0, 5.0)
 """Between attempts while the ledger is away; the last one repeats."""
 GRACE_SECONDS = 30.0
-"""How long the end of a sweep waits for a ledger that is away."""
+"""How long the end of a sweep waits for a ledger that takes nothing."""
 OPENING_SECONDS = 600.0
 SLOW_SECONDS = 2.0
 """A creation that takes longer was retried inside MLflow and may have left a copy."""
@@ -43,16 +42,17 @@ def recording(
 ) -> Iterator["SweepRecorder"]:
     """See `Ledger.recorder`."""
     with explained(tracking.uri):
-        writer = Writer(tracking, tracking.open_experiment(sweep, _artifacts(tracking.uri)))
-    stem = f"{sweep}-{sha256(tracking.uri.encode()).hexdigest()[:8]}"
-    lock = folder / f"{stem}.lock" if sqlite_file(tracking.uri) else None
-    lease = Lease(sweep, _LeaseTag(tracking, writer.experiment), lock)
-    with explained(tracking.uri):
+        experiment = tracking.open_experiment(sweep, _artifacts(tracking.uri))
+        # Not by its address, which may have several spellings.
+        stem = f"{sweep}-{experiment}-{tracking.created(experiment)}"
+        lock = folder / f"{stem}.lock" if sqlite_file(tracking.uri) else None
+        lease = Lease(sweep, _LeaseTag(tracking, experiment), lock)
         folder.mkdir(parents=True, exist_ok=True)
         lease.take()
     try:
         with explained(tracking.uri):
-            _put_in_order(writer, folder, stem)
+            writer = Writer(tracking, experiment)
+            _put_in_order(writer, folder, stem, lease.taken_from)
         recorder = SweepRecorder(writer, lease, folder / f"{stem}.{lease.me.driver}.jsonl", facts)
         try:
             yield recorder
@@ -77,7 +77,7 @@ def _release(lease: Lease) -> None:
         log.warning("the lease is left to run out: %s", redacted(str(error)))
 
 
-def _put_in_order(writer: "Writer", folder: Path, stem: str) -> None:
+def _put_in_order(writer: "Writer", folder: Path, stem: str, dead: Holder | None) -> None:
     """Only under the lease: what other drivers of this sweep have left is nobody's now."""
     for file in sorted(folder.glob(f"{stem}.*.jsonl")):
         events = list(wal.read(file))
@@ -86,7 +86,7 @@ def _put_in_order(writer: "Writer", folder: Path, stem: str) -> None:
         for start in range(0, len(events), BATCH):
             writer.apply(events[start : start + BATCH], again=True)
         file.unlink()
-    writer.close_orphans()
+    writer.close_orphans(f"its driver died: {dead}" if dead else "its driver died")
 
 
 @dataclass(frozen=True)
@@ -95,12 +95,11 @@ class _LeaseTag:
     experiment: str
 
     def read(self) -> str:
-        reason = away(self.tracking.uri)
-        if reason is not None:
-            raise ConnectionError(reason)
+        reach(self.tracking.uri)
         return self.tracking.read_experiment_tag(self.experiment, "lease")
 
     def write(self, value: str) -> None:
+        reach(self.tracking.uri)
         self.tracking.write_experiment_tag(self.experiment, "lease", value)
 
 
@@ -228,7 +227,7 @@ class SweepRecorder:
                     attempt=attempt,
                     cell=trial.cell,
                     slot=trial.slot,
-                    label=label,
+                    label=label or trial.id,
                     tags={**self._facts, **cell, **tags, **records.trial_tags(trial, attempt)},
                     params=records.params(trial),
                     at=_now(),
@@ -281,16 +280,24 @@ class Feed:
             self._changed.notify_all()
             return self._changed.wait_for(lambda: self._applied >= told, timeout)
 
-    def close(self, timeout: float) -> bool:
-        """True when everything was applied."""
-        done = self.flush(timeout)
+    def close(self, patience: float) -> bool:
+        """True when everything was applied; False when nothing was for as long as `patience`."""
+        done = self._drain(patience)
         with self._changed:
             self._closing = True
             self._changed.notify_all()
-        self._thread.join(timeout if done else 0.0)
         if done:
+            self._thread.join()
             self._wal.close()
         return done
+
+    def _drain(self, patience: float) -> bool:
+        applied = -1
+        while self._applied > applied:
+            applied = self._applied
+            if self.flush(patience):
+                return True
+        return False
 
     def _run(self) -> None:
         while batch := self._next():
@@ -348,9 +355,7 @@ class Writer:
 
     def apply(self, events: Sequence[Event], *, again: bool) -> None:
         """`again`: some of it may stand in MLflow already. Raises whatever MLflow raises."""
-        reason = away(self._tracking.uri)
-        if reason is not None:
-            raise ConnectionError(reason)
+        reach(self._tracking.uri)
         before = {slot: list(runs) for slot, runs in self._unfinished.items()}
         self._writes, self._ends = {}, {}
         try:
@@ -364,10 +369,10 @@ class Writer:
             self._unfinished = before
             raise
 
-    def close_orphans(self) -> None:
+    def close_orphans(self, cause: str) -> None:
         """Attempts that no driver works on any more. The caller holds the lease."""
         for run in self._tracking.having(self.experiment, Status.RUNNING):
-            tags = {"status": Status.KILLED.value, "cause": "its driver died"}
+            tags = {"status": Status.KILLED.value, "cause": cause}
             self._tracking.end(run.run_id, Status.KILLED, _now())
             self._tracking.write(run.run_id, Writes(tags=tags))
             self._unfinished.setdefault(run.tags.get("slot", ""), []).append(run.run_id)

@@ -41,7 +41,8 @@ class Store:
             _ = store.tracking
         else:
             sqlite.check(file)
-            _must_be_writable(file)
+            if not file.exists():
+                _must_be_writable(file)
         return store
 
     @property
@@ -70,7 +71,7 @@ class Store:
         return records.openings(self._runs("trial"))
 
     def holds(self, sweep: str) -> tuple[Hold, ...]:
-        cells = (run for run in self._runs("cell") if run.sweep == sweep)
+        cells = (run for run in self._runs("cell", sweep) if run.sweep == sweep)
         return tuple(Hold.from_json(run.tags["hold"]) for run in cells if run.tags.get("hold"))
 
     def curves(self, run_ids: Iterable[str]) -> dict[str, list[tuple[int, float]]]:
@@ -83,14 +84,17 @@ class Store:
     def recorder(self, sweep: str, facts: Mapping[str, str] | None = None) -> Iterator[Recorder]:
         from tabiflow.ledger.recorder import recording
 
+        file = sqlite_file(self.uri)
+        if file is not None:
+            _must_be_writable(file)
         with recording(self.tracking, self.folder, sweep, facts or {}) as recorder:
             yield recorder
 
-    def _runs(self, kind: str) -> list[records.Run]:
+    def _runs(self, kind: str, sweep: str | None = None) -> list[records.Run]:
         file = sqlite_file(self.uri)
         if file is not None:
             return sqlite.runs(file, kind)
-        return self.tracking.runs(kind)
+        return self.tracking.runs(kind, sweep)
 
 
 def _must_be_writable(file: Path) -> None:

@@ -6,9 +6,11 @@ Every write but `create` may be done twice with the same effect: after an outage
 import json
 import logging
 import socket
+import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
@@ -74,10 +76,18 @@ def away(uri: str) -> str | None:
     except HTTPError as error:
         return f"it answers {error.code}" if error.code >= 500 else None
     except URLError as error:
-        return str(error.reason)
-    except OSError as error:
-        return str(error)
+        # Whether a certificate is trusted, MLflow is told by settings of its own.
+        return None if isinstance(error.reason, ssl.SSLError) else str(error.reason)
+    except (OSError, HTTPException) as error:
+        return str(error) or type(error).__name__
     return None
+
+
+def reach(uri: str) -> None:
+    """Raises ConnectionError at once, where MLflow would try for a while."""
+    reason = away(uri)
+    if reason is not None:
+        raise ConnectionError(reason)
 
 
 @contextmanager
@@ -113,6 +123,7 @@ class Tracking:
         """Raises LedgerError in seconds when the ledger cannot be used."""
         # It logs what it also raises, traceback and all, and its schema's migrations.
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
+        logging.getLogger("alembic").setLevel(logging.WARNING)
         reason = away(uri)
         if reason is not None:
             raise LedgerError(
@@ -138,7 +149,8 @@ class Tracking:
         """The sweep's experiment, made when there is none."""
         found = self._client.get_experiment_by_name(sweep)
         if found is None:
-            return str(self._client.create_experiment(sweep, artifact_location=artifacts))
+            self._create_experiment(sweep, artifacts)
+            found = self._client.get_experiment_by_name(sweep)
         if found.lifecycle_stage != "active":
             raise LedgerError(
                 f"the experiment `{sweep}` was deleted in MLflow",
@@ -147,6 +159,18 @@ class Tracking:
                 "`mlflow gc` frees the name, or rename the sweep",
             )
         return str(found.experiment_id)
+
+    def _create_experiment(self, sweep: str, artifacts: str | None) -> None:
+        try:
+            self._client.create_experiment(sweep, artifact_location=artifacts)
+        except MlflowException as error:
+            # Another driver started at the same time; who goes on, the lease decides.
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+
+    def created(self, experiment: str) -> int:
+        """Tells apart what came and went under one name and id. Milliseconds since 1970."""
+        return int(self._client.get_experiment(experiment).creation_time or 0)
 
     def read_experiment_tag(self, experiment: str, name: str) -> str:
         return str(self._client.get_experiment(experiment).tags.get(name, ""))
