@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from tabiflow.errors import LeaseHeld, LedgerError
 from tabiflow.ledger import Ending, Killed, records, redacted, sqlite_file, wal
 from tabiflow.ledger.lease import Holder, Lease
-from tabiflow.ledger.records import STATUS_OF, cell_name
+from tabiflow.ledger.records import STATUS_OF, Run, cell_name
 from tabiflow.ledger.tracking import Point, Tracking, Writes, explained, hopeless, reach
 from tabiflow.ledger.wal import CellOpened, Ended, EpochTold, Event, HoldSet, Started, WriteAheadLog
 from tabiflow.trial import Cell, Epoch, Hold, Opening, Result, Status, Trial
@@ -26,7 +27,7 @@ log = logging.getLogger(__name__)
 
 LINGER_SECONDS = 1.0
 """How long events gather, so that a run gets its epochs in few calls."""
-BATCH = 500
+BATCH = 300
 BACK_OFF_SECONDS = (1.0, 2.0, 5.0)
 """Between attempts while the ledger is away; the last one repeats."""
 GRACE_SECONDS = 30.0
@@ -264,6 +265,7 @@ class Feed:
         self._waiting: deque[Event] = deque()
         self._told = self._applied = 0
         self._urgent = self._closing = False
+        self._failing_since: float | None = None
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
 
@@ -278,11 +280,21 @@ class Feed:
         with self._changed:
             told, self._urgent = self._told, True
             self._changed.notify_all()
-            return self._changed.wait_for(lambda: self._applied >= told, timeout)
+            deadline = time.monotonic() + timeout
+            while self._applied < told and self._thread.is_alive():
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+                self._changed.wait(min(left, 1.0))
+            return self._applied >= told
 
     def close(self, patience: float) -> bool:
-        """True when everything was applied; False when nothing was for as long as `patience`."""
-        done = self._drain(patience)
+        """True when everything was applied; False when nothing could be for `patience` seconds."""
+        began = time.monotonic()
+        while not (done := self.flush(1.0)) and self._thread.is_alive():
+            failing = self._failing_since
+            if failing is not None and time.monotonic() - max(failing, began) > patience:
+                break
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -290,14 +302,6 @@ class Feed:
             self._thread.join()
             self._wal.close()
         return done
-
-    def _drain(self, patience: float) -> bool:
-        applied = -1
-        while self._applied > applied:
-            applied = self._applied
-            if self.flush(patience):
-                return True
-        return False
 
     def _run(self) -> None:
         while batch := self._next():
@@ -327,15 +331,29 @@ class Feed:
                 self._writer.apply(batch, again=failures > 0)
             except Exception as error:
                 if failures == 0:
+                    self._failing_since = time.monotonic()
                     log.warning("MLflow did not take it, nothing is lost: %s", redacted(str(error)))
                 pause = BACK_OFF_SECONDS[min(failures, len(BACK_OFF_SECONDS) - 1)]
                 failures += 1
                 self._stop.wait(pause)
             else:
                 if failures:
+                    self._failing_since = None
                     log.warning("MLflow has taken it")
                 return True
         return False
+
+
+class _Unfinished(NamedTuple):
+    """An attempt that failed or was killed."""
+
+    trial: str
+    attempt: int
+    run_id: str
+
+    @classmethod
+    def of(cls, run: Run) -> "_Unfinished":
+        return cls(run.tags.get("trial", ""), int(run.tags.get("attempt", 0)), run.run_id)
 
 
 class Writer:
@@ -346,12 +364,12 @@ class Writer:
         self._tracking = tracking
         self._runs: dict[tuple[str, int], str] = {}
         self._cells = tracking.cells(experiment)
-        self._unfinished: dict[str, list[str]] = {}
-        """Slot -> runs that failed or were killed, until a later attempt marks them."""
+        self._unfinished: dict[str, list[_Unfinished]] = {}
+        """By slot, until a later attempt marks them."""
         self._writes: dict[str, Writes] = {}
         self._ends: dict[str, Ended] = {}
         for run in tracking.having(experiment, Status.FAILED, Status.KILLED):
-            self._unfinished.setdefault(run.tags.get("slot", ""), []).append(run.run_id)
+            self._remember(run)
 
     def apply(self, events: Sequence[Event], *, again: bool) -> None:
         """`again`: some of it may stand in MLflow already. Raises whatever MLflow raises."""
@@ -375,7 +393,10 @@ class Writer:
             tags = {"status": Status.KILLED.value, "cause": cause}
             self._tracking.end(run.run_id, Status.KILLED, _now())
             self._tracking.write(run.run_id, Writes(tags=tags))
-            self._unfinished.setdefault(run.tags.get("slot", ""), []).append(run.run_id)
+            self._remember(run)
+
+    def _remember(self, run: Run) -> None:
+        self._unfinished.setdefault(run.tags.get("slot", ""), []).append(_Unfinished.of(run))
 
     def _take(self, event: Event, again: bool) -> None:
         match event:
@@ -402,8 +423,9 @@ class Writer:
         if event.attempt > 1:
             earlier += self._attempts_elsewhere(event.trial)
         for each in earlier:
-            if each != run_id:
-                self._of(each).tags["status"] = Status.RETRIED.value
+            # A log that is replayed late may tell of an attempt that others have followed.
+            if each.trial != event.trial or each.attempt < event.attempt:
+                self._of(each.run_id).tags["status"] = Status.RETRIED.value
 
     def _create(self, event: Started, again: bool) -> str:
         if again:
@@ -428,7 +450,8 @@ class Writer:
         writes.points.extend(_points(event.metrics, event.at, event.step))
         self._ends[run_id] = event
         if event.status in (Status.FAILED, Status.KILLED):
-            self._unfinished.setdefault(event.slot, []).append(run_id)
+            ended = _Unfinished(event.trial, event.attempt, run_id)
+            self._unfinished.setdefault(event.slot, []).append(ended)
 
     def _write(self, run_id: str, writes: Writes) -> None:
         try:
@@ -470,10 +493,10 @@ class Writer:
             self._cells[name] = self._tracking.create(self.experiment, name, at, tags)
         return self._cells[name]
 
-    def _attempts_elsewhere(self, trial: str) -> list[str]:
+    def _attempts_elsewhere(self, trial: str) -> list[_Unfinished]:
         marked = (Status.FAILED.value, Status.KILLED.value)
         attempts = self._tracking.attempts(trial)
-        return [run.run_id for run in attempts if run.tags.get("status") in marked]
+        return [_Unfinished.of(run) for run in attempts if run.tags.get("status") in marked]
 
 
 def _points(metrics: Mapping[str, float], at: int, step: int) -> list[Point]:

@@ -113,7 +113,10 @@ def _first_line(error: Exception) -> str:
 
 
 def hopeless(error: Exception) -> bool:
-    return isinstance(error, MlflowException) and error.error_code in HOPELESS
+    """Whether a write would fail the next time, too."""
+    if isinstance(error, MlflowException):
+        return error.error_code in HOPELESS
+    return isinstance(error, PermissionError)  # artifacts of a server that does not proxy them
 
 
 class Tracking:
