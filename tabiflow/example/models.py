@@ -30,6 +30,8 @@ from tabiflow.registry.models import MODELS
 SEED = 25
 VOCABULARY = 1200
 LONGEST = 128
+SPREAD = 0.1
+"""Of the random weights. The libraries' 0.02 suits wider layers: these would barely learn."""
 PAD, UNKNOWN, CLS, SEP = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
 
@@ -73,6 +75,7 @@ def _bert() -> PreTrainedModel:
             intermediate_size=128,
             num_hidden_layers=2,
             num_attention_heads=4,
+            initializer_range=SPREAD,
             max_position_embeddings=LONGEST,
             pad_token_id=SPECIAL.index(PAD),
         )
@@ -87,6 +90,7 @@ def _modernbert() -> PreTrainedModel:
             intermediate_size=96,
             num_hidden_layers=2,
             num_attention_heads=4,
+            initializer_range=SPREAD,
             max_position_embeddings=LONGEST,
             classifier_pooling="mean",
             pad_token_id=SPECIAL.index(PAD),

@@ -156,7 +156,10 @@ def _news(pick: Random) -> list[Row]:
 
 
 WORDS: Mapping[str, tuple[str, ...]] = {
-    "NOUN": _words("gül|yaz|yüz|kız|at|ev|kitap|ışık|ırmak|iş|araba|kedi|dal|kar|ekmek|ada|çay"),
+    "NOUN": _words(
+        "gül|yaz|yüz|kız|at|ev|kitap|iş|araba|kedi|dal|kar|ekmek|ada|çay|deniz|ırmak|umut|barış|"
+        "bahar|yağmur|ışık|güneş|kaya"
+    ),
     "OBJECT": _words("gülü|yüzü|kızı|atı|evi|kitabı|ışığı|işi|arabayı|kediyi|dalı|ekmeği|çayı"),
     "VERB": _words("geldi|güldü|yüzdü|yazdı|kızdı|düştü|kaldı|ısındı|işledi|açtı|gördü|aldı|sattı"),
     "ORDER": _words("gül|yaz|yüz|kız|gel|al|sat|aç|ısın|işle|dal"),
@@ -165,7 +168,10 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "DET": _words("bu|o|bir|her|şu"),
     "PRON": _words("bu|o|ben|biz|kimse|şu"),
     "NUM": _words("bir|iki|yüz|on|altı|kırk"),
-    "PROPN": FIRST_NAMES,
+    "PROPN": _words(
+        "Ayşe|İbrahim|Zeynep|Mustafa|Işıl|Emre|Elif|Selim|Gül|Deniz|Irmak|Umut|Barış|Bahar|Yağmur|"
+        "Işık|Güneş|Kaya"
+    ),
     "CCONJ": _words("ve|ile|ama"),
     "ADP": _words("ile|için|gibi"),
     "INTJ": _words("haydi|eyvah|ah"),
@@ -174,7 +180,8 @@ CLAUSES = _words(
     "DET ADJ NOUN ADV VERB .|PRON ADV VERB .|NUM NOUN VERB .|PROPN OBJECT ADV VERB .|"
     "PRON OBJECT VERB .|INTJ ADV ORDER !|PROPN ADP ORDER !|ADJ NOUN CCONJ ADJ NOUN VERB .|"
     "DET NOUN PROPN ADP VERB .|NUM ADJ NOUN CCONJ NUM NOUN VERB .|PROPN , OBJECT ORDER !|"
-    "PROPN CCONJ PROPN ADV VERB .|DET NOUN ADJ , PRON ADJ ."
+    "PROPN CCONJ PROPN ADV VERB .|DET NOUN ADJ , PRON ADJ .|NOUN ADV VERB .|"
+    "PROPN VERB , NOUN VERB .|DET PROPN ADV VERB .|NOUN CCONJ PROPN OBJECT VERB ."
 )
 TAGS: Mapping[str, str] = {"OBJECT": "NOUN", "ORDER": "VERB"}
 
@@ -186,80 +193,81 @@ def _clause(pick: Random) -> list[Row]:
     return [{"tokens": [capital(tokens[0]), *tokens[1:]], "tags": tags}]
 
 
-# Similarity: the same topic or not, and how many of the details agree.
+# Similarity: details that differ cost a little, a negated verb half, another topic everything.
 
-SCENES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
-    "mutfak": (
-        _words("aşçı|ihtiyar kadın|çırak"),
-        _words("çorbayı|ıspanağı|ekmeği|balığı"),
-        _words("pişiriyor|doğruyor|tuzluyor"),
-    ),
-    "spor": (
-        _words("kaleci|antrenör|genç oyuncu"),
-        _words("topu|maçı|kupayı|rakibini"),
-        _words("bekliyor|kaybediyor|kutluyor"),
-    ),
-    "müzik": (
-        _words("şarkıcı|piyanist|ıslık çalan kız"),
-        _words("besteyi|şarkıyı|konseri|ezgiyi"),
-        _words("çalıyor|dinliyor|öğreniyor"),
-    ),
+ACTORS = _words("aşçı|kaleci|şarkıcı|çırak|ihtiyar kadın|ıslık çalan kız")
+MANNERS = _words("evde|sahnede|sokakta|ırmakta")
+DEEDS: Mapping[str, str] = {
+    "çalışıyor": "çalışmıyor",
+    "dinleniyor": "dinlenmiyor",
+    "bekliyor": "beklemiyor",
+    "ısınıyor": "ısınmıyor",
 }
+ELSEWHERE = _words(
+    "borsa dün düştü|faizler yine arttı|yarın kar yağacak|rüzgâr akşam dinecek|altın pahalandı|"
+    "sis öğlene kadar kalkacak|ihracat bu yıl azaldı|sıcaklık hızla yükselecek"
+)
 
 
 def _similarity(pick: Random) -> list[Row]:
-    scene = pick.choice(list(SCENES))
-    first = [pick.choice(words) for words in SCENES[scene]]
-    if pick.random() < 0.35:
-        other = pick.choice([each for each in SCENES if each != scene])
-        second, score = [pick.choice(words) for words in SCENES[other]], 0.0
-    else:
-        second = [
-            word if pick.random() < 0.6 else pick.choice(words)
-            for word, words in zip(first, SCENES[scene], strict=True)
-        ]
-        score = 2.0 + sum(one == two for one, two in zip(first, second, strict=True))
+    first = [pick.choice(list(words)) for words in (ACTORS, MANNERS, DEEDS)]
+    second = [pick.choice(ACTORS), pick.choice(MANNERS), first[2]]
+    second = [old if pick.random() < 0.6 else new for old, new in zip(first, second, strict=True)]
+    score = 3.0 + sum(one == two for one, two in zip(first[:2], second[:2], strict=True))
+    fate = pick.random()
+    if fate < 0.3:
+        second, score = [*second[:2], DEEDS[first[2]]], score - 2.0
+    elif fate < 0.65:
+        second, score = [pick.choice(ELSEWHERE)], 0.0
     one, two = (capital(" ".join(words)) + "." for words in (first, second))
     return [{"sentence1": one, "sentence2": two, "score": score}]
 
 
-# QA: the question word names the kind of answer; the context holds one of each, or two.
+# QA: the question words name the kind of answer; the context holds one of each, or two.
 
-GOODS = _words("at|kitap|halı|ışıldak|saat|koyun|tablo|ipek şal")
-DEALS: Mapping[str, str] = {"sattı": "satmış", "aldı": "almış", "bağışladı": "bağışlamış"}
-YEARS = tuple(str(year) for year in range(1950, 2020, 4))
-NUMBERS = _words("iki|üç|beş|altı|yedi|sekiz|on|kırk")
-
-
-def _deal(pick: Random) -> dict[str, str]:
-    return {
-        "kim": _entity(pick, "PER"),
-        "ne zaman": pick.choice(YEARS),
-        "nerede": pick.choice(CITIES),
-        "kaç": pick.choice(NUMBERS),
-        "what": pick.choice(GOODS),
-        "done": pick.choice(list(DEALS)),
-    }
-
-
-def _told(pick: Random, deal: Mapping[str, str]) -> str:
-    place = suffixed(deal["nerede"], "DA", "'")
-    parts = [deal["kim"], f"{deal['ne zaman']} yılında", place]
-    pick.shuffle(parts)
-    return f"{' '.join(parts)} {deal['kaç']} {deal['what']} {deal['done']}."
+SELLERS = _words("Ayşe|Mehmet|Işıl|İbrahim|Zeynep|Mustafa|İrem|Emre|Irmak|Selim|Ömer|İpek")
+MARKETS = _words("İstanbul|Ankara|İzmir|Iğdır|Isparta|Bursa|Van|Trabzon|Konya|Mersin")
+YEARS = _words("1954|1961|1968|1975|1982|1989|1996|2003|2010|2017")
+NUMBERS = _words("iki|üç|beş|altı|yedi|sekiz|kırk|yüz")
+GOODS = _words("at|kitap|halı|ışıldak|saat|koyun")
+ASKED: Mapping[str, tuple[str, ...]] = {
+    "who": ("GOODS satan kişi kim?", "Kim GOODS sattı, satan kişi kimdi?"),
+    "when": ("Hangi yılda GOODS sattı?", "Ne zaman, hangi yılda GOODS sattı?"),
+    "where": ("Hangi şehirde GOODS sattı?", "Nerede, hangi şehirde GOODS sattı?"),
+    "many": ("Kaç tane GOODS sattı?", "Ne kadar, kaç tane GOODS sattı?"),
+}
 
 
 def _question(pick: Random) -> list[Row]:
-    deal = _deal(pick)
-    context = told = _told(pick, deal)
-    if pick.random() < 0.3:
-        other = _told(pick, _deal(pick))
-        context = f"{other} {told}" if pick.random() < 0.5 else f"{told} {other}"
-    asked = pick.choice(("kim", "ne zaman", "nerede", "kaç"))
-    question = f"{capital(asked)} {deal['what']} {deal['done']}?"
-    start = context.index(told) + told.index(deal[asked])
-    answers = {"text": [deal[asked]], "answer_start": [start]}
-    return [{"context": context, "question": question, "answers": answers}]
+    goods = pick.sample(GOODS, 2 if pick.random() < 0.3 else 1)
+    sales = [_sale(pick) for _ in goods]
+    told = [_told(pick, sale, what) for sale, what in zip(sales, goods, strict=True)]
+    about = pick.randrange(len(goods))
+    asked = pick.choice(list(ASKED))
+    answer = sales[about][asked]
+    start = len("".join(f"{sentence} " for sentence in told[:about])) + told[about].index(answer)
+    return [
+        {
+            "context": " ".join(told),
+            "question": _filled(pick.choice(ASKED[asked]), {"GOODS": goods[about]}),
+            "answers": {"text": [answer], "answer_start": [start]},
+        }
+    ]
+
+
+def _sale(pick: Random) -> dict[str, str]:
+    return {
+        "who": pick.choice(SELLERS),
+        "when": pick.choice(YEARS),
+        "where": pick.choice(MARKETS),
+        "many": pick.choice(NUMBERS),
+    }
+
+
+def _told(pick: Random, sale: Mapping[str, str], what: str) -> str:
+    parts = [sale["who"], f"{sale['when']} yılında", suffixed(sale["where"], "DA", "'")]
+    pick.shuffle(parts)
+    return f"{' '.join(parts)} {sale['many']} {what} sattı."
 
 
 # Retrieval: a question and the passage that shares its place and thing; some have two passages.
@@ -282,7 +290,11 @@ QUERIES = _words(
 
 
 def _passages(pick: Random) -> list[Row]:
-    filling = {"CITY": pick.choice(CITIES), "CROP": pick.choice(CROPS), "MONTH": pick.choice(MONTHS)}
+    filling = {
+        "CITY": pick.choice(CITIES),
+        "CROP": pick.choice(CROPS),
+        "MONTH": pick.choice(MONTHS),
+    }
     templates = pick.sample(PASSAGES, 2 if pick.random() < 0.15 else 1)
     query = _filled(pick.choice(QUERIES), filling)
     return [{"anchor": query, "positive": _filled(each, filling)} for each in templates]
