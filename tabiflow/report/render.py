@@ -122,7 +122,11 @@ def sections(report: Report) -> list[tuple[str, Row, list[Row]]]:
             ("opened", "by", "model", "data set", "seed", "validation", "test", "reopened because"),
             _opening_rows(report),
         ),
-        ("Provenance", ("what", "value"), [(key, value) for key, value in report.provenance.items()]),
+        (
+            "Provenance",
+            ("what", "value"),
+            [(key, value) for key, value in report.provenance.items()],
+        ),
     ]
 
 
