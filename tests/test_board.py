@@ -1,0 +1,113 @@
+"""What the board counts and shows."""
+
+import io
+import math
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from studies import dataset, model, outcome, planned, scored
+
+from tabiflow.board import Board, Progress, board, duration, shown
+from tabiflow.ledger import Failure, Killed
+from tabiflow.plan import Plan
+from tabiflow.trial import Epoch, Hold, Result, Status, Trial
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    """Two cells of three trials, nothing known."""
+    return planned(tmp_path, models=[model(), model("other")])
+
+
+def drawn(progress: Progress) -> str:
+    console = Console(file=io.StringIO(), width=120)
+    console.print(Board(progress))
+    text: str = console.file.getvalue()
+    return text
+
+
+def ended(score: float) -> Result:
+    return Result(epoch=1, score=score)
+
+
+def test_what_the_ledger_knows_is_counted_before_anything_runs(tmp_path: Path) -> None:
+    trials = list(planned(tmp_path).trials)
+    known = [*scored(trials[:1], 70.0), outcome(trials[1], Status.FAILED, kind="oom")]
+    progress = Progress.of(planned(tmp_path, known))
+    (square,) = progress.cells.values()
+    assert (square.done, square.failed, square.best, progress.left) == (1, 1, 70.0, 1)
+    assert math.isnan(progress.seconds_left())
+
+
+def test_events_move_a_trial_from_open_to_running_to_done(plan: Plan) -> None:
+    trial, *_ = plan.trials
+    progress = Progress.of(plan)
+    progress.start(trial, 1)
+    progress.epoch(trial, Epoch(1, 55.0, 0.5))
+    assert "epoch 1, validation 55.00" in drawn(progress)
+    progress.end(trial, ended(61.0))
+    assert not progress.running and progress.left == 5 and "61.00" in drawn(progress)
+    assert progress.seconds_left() >= 0
+
+
+def test_failures_are_counted_by_kind_and_interruptions_are_none(plan: Plan) -> None:
+    first, second, *_ = plan.trials
+    progress = Progress.of(plan)
+    progress.end(first, Failure("diverged", "loss is nan"))
+    progress.end(second, Killed("the driver stopped"))
+    assert "failures: 1 diverged" in drawn(progress)
+    assert progress.left == 5 and progress.ended == 1
+
+
+def test_a_held_cell_leaves_only_what_runs(plan: Plan) -> None:
+    first, *_ = plan.trials
+    progress = Progress.of(plan)
+    progress.start(first, 1)
+    progress.hold(first.cell)
+    assert progress.cells[first.cell].held == 2 and progress.left == 4
+
+
+def test_an_unknown_score_never_becomes_the_best(plan: Plan) -> None:
+    first, second, *_ = plan.trials
+    progress = Progress.of(plan)
+    progress.end(first, ended(math.nan))
+    assert math.isnan(progress.cells[first.cell].best)
+    progress.end(second, ended(3.0))
+    assert progress.cells[first.cell].best == 3.0
+
+
+def test_elsewhere_than_on_a_terminal_each_end_is_a_line(
+    plan: Plan, caplog: pytest.LogCaptureFixture
+) -> None:
+    trial: Trial = next(plan.trials)
+    caplog.set_level("INFO", logger="tabiflow.board")
+    console = Console(file=io.StringIO())
+    with board(Progress.of(plan, {trial.id: "lr=1e-05"}), console) as listener:
+        listener.on_start(trial, 1)
+        listener.on_end(trial, ended(61.0))
+        listener.on_hold(Hold.of(trial, "model", "broken weights"))
+    end, held = (record.getMessage() for record in caplog.records)
+    assert end.startswith("model x data [lr=1e-05] validation 61.00; 5 left")
+    assert held == "held model x data: model: broken weights" and not console.file.getvalue()
+
+
+def test_a_cell_that_a_sweep_does_not_have_is_a_dash(tmp_path: Path) -> None:
+    both = planned(
+        tmp_path,
+        models=[model()],
+        search=[{"datasets": [dataset(), dataset("two")], "space": {"learning_rate": [1e-5]}}],
+    )
+    assert "two" in drawn(Progress.of(both))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(math.nan, "–"), (12.4, "12 s"), (200, "3 min 20 s"), (3900, "1 h 05 min")],
+)
+def test_durations_are_for_people(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_an_unknown_number_is_a_dash() -> None:
+    assert shown(math.nan) == "–" and shown(1.005, ".1f") == "1.0"
