@@ -34,10 +34,11 @@ def _driver(file: Path) -> subprocess.Popen[str]:
 def _killed_after(file: Path, endings: int) -> None:
     driver = _driver(file)
     assert driver.stderr is not None
+    told = []
     while endings:
-        line = driver.stderr.readline()
-        assert line, "the driver ended before it could be killed"
-        endings -= line.startswith("ended")
+        told.append(driver.stderr.readline())
+        assert told[-1], f"the driver ended before it could be killed: {told}"
+        endings -= told[-1].startswith("ended")
     driver.send_signal(signal.SIGKILL)
     driver.communicate()
 
