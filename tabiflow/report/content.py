@@ -179,5 +179,6 @@ def _provenance(outcomes: Mapping[str, Outcome], plan: Plan) -> dict[str, str]:
         tag: "; ".join(sorted({each.tags[tag] for each in used if each.tags.get(tag)}))
         for tag in PROVENANCE
     }
-    hours = sum(each.seconds for each in used if not math.isnan(each.seconds)) / 3600
-    return {**{tag: value for tag, value in found.items() if value}, "trial_hours": f"{hours:.3f}"}
+    timed = [each.seconds for each in used if not math.isnan(each.seconds)]
+    hours = {"trial_hours": f"{sum(timed) / 3600:.3f}"} if timed else {}
+    return {**{tag: value for tag, value in found.items() if value}, **hours}
