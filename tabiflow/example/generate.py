@@ -14,7 +14,7 @@ from tabiflow.example import data_folder
 from tabiflow.example.templates import MAKERS, Row
 from tabiflow.spec import TaskKind
 
-SIZES: Mapping[str, int] = {"train": 240, "validation": 80, "test": 120}
+SIZES: Mapping[str, int] = {"train": 288, "validation": 80, "test": 120}
 SEED = 25
 INPUTS = ("text", "premise", "tokens", "sentence1", "sentence2", "context", "anchor")
 """What makes two rows the same, whatever their answers."""

@@ -239,7 +239,7 @@ ASKED: Mapping[str, tuple[str, ...]] = {
 
 
 def _question(pick: Random) -> list[Row]:
-    goods = pick.sample(GOODS, 2 if pick.random() < 0.3 else 1)
+    goods = pick.sample(GOODS, 2 if pick.random() < 0.2 else 1)
     sales = [_sale(pick) for _ in goods]
     told = [_told(pick, sale, what) for sale, what in zip(sales, goods, strict=True)]
     about = pick.randrange(len(goods))

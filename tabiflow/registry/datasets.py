@@ -373,7 +373,7 @@ def _example(kind: TaskKind, category: str, revision: str, **facts: Any) -> Data
         revision=revision,
         category=category,
         task=kind,
-        sizes={"train": 240, "validation": 80, "test": 120},
+        sizes={"train": 288, "validation": 80, "test": 120},
         licence="tabiflow's own",
         redistribution="Yes",
         processing="Made from templates by tabiflow.example.generate",
@@ -386,37 +386,37 @@ _EXAMPLE = (
     _example(
         "classification",
         "text_classification",
-        "ef9bf8297d663aea",
+        "831bdf96d5f829c2",
         labels=("olumlu", "olumsuz", "tarafsız"),
         metric="macro-F1",
     ),
     _example(
         "ner",
         "token_classification",
-        "52b3ac3449927d6e",
+        "ba2ea196355c07b8",
         labels=("O", "B-PER", "I-PER", "B-LOC", "B-ORG", "I-ORG"),
         metric="entity-level micro-F1",
     ),
     _example(
         "pos",
         "token_classification",
-        "7e6761f5f87e9d31",
+        "d4890c7020f44ba4",
         labels=(
             *("ADJ", "ADP", "ADV", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PRON", "PROPN"),
             *("PUNCT", "VERB"),
         ),
         metric="micro-F1",
     ),
-    _example("sts", "sts", "849c120e63693000", label_range=(0, 5), metric="Pearson"),
+    _example("sts", "sts", "55c78eb71f68d05b", label_range=(0, 5), metric="Pearson"),
     _example(
         "nli",
         "nli",
-        "489e0778676606ca",
+        "417ce52284537923",
         labels=("entailment", "neutral", "contradiction"),
         metric="macro-F1",
     ),
-    _example("qa", "qa", "b3ebedbe2a1fc2bd", metric="F1 (span)"),
-    _example("retrieval", "information_retrieval", "847e4dcb7dbf4ffb", metric="NDCG@10"),
+    _example("qa", "qa", "b69e558ef1c50597", metric="F1 (span)"),
+    _example("retrieval", "information_retrieval", "a8f4fa35a454cce5", metric="NDCG@10"),
 )
 
 DATASETS: tuple[Dataset, ...] = (
