@@ -132,7 +132,6 @@ class Driver(tune.Callback):  # type: ignore[misc]
         self._queue.drop(hold.cell)
         self._recorder.hold(hold)
         self._summary.holds.append(hold)
-        log.warning("%s on %s is held: %s", *hold.cell, hold.error)
         if self._listener is not None:
             self._listener.on_hold(hold)
 
@@ -204,6 +203,7 @@ class Driver(tune.Callback):  # type: ignore[misc]
 
     def _epoch(self, attempt: Attempt, epoch: Epoch) -> None:
         trial = attempt.trial
+        self._queue.trained(trial.cell)
         best = self._best.setdefault(trial.id, epoch)
         if epoch.score > best.score:
             self._best[trial.id] = epoch

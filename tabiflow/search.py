@@ -90,6 +90,7 @@ class Queue:
         self._running: Counter[Cell] = Counter()
         self._errors = {each.cell.cell: _earlier_errors(each) for each in work}
         self._held: set[Cell] = set()
+        self._sound = {each.cell.cell for each in work if _has_trained(each)}
         self._failures = 0
         self._stopped = False
 
@@ -136,6 +137,10 @@ class Queue:
         self._running[trial.cell] += 1
         return Attempt(trial, self._numbers[trial.id], self._work[trial.cell])
 
+    def trained(self, cell: Cell) -> None:
+        """A trial of the cell has trained an epoch: its model and data set work."""
+        self._sound.add(cell)
+
     def done(self, attempt: Attempt, status: Status, score: float, epoch: int) -> None:
         """The attempt ended without a failure."""
         self._running[attempt.trial.cell] -= 1
@@ -170,12 +175,21 @@ class Queue:
         return None
 
     def _planned(self) -> Trial | None:
-        return self._waiting.popleft() if self._waiting else None
+        for index, trial in enumerate(self._waiting):
+            if self._takes_more(trial.cell):
+                del self._waiting[index]
+                return trial
+        return None
+
+    def _takes_more(self, cell: Cell) -> bool:
+        """Until a trial of a cell has trained an epoch, no more of them run than may fail alike."""
+        alike = max(map(len, self._errors[cell].values()), default=0)
+        return cell in self._sound or self._running[cell] < max(1, EQUAL_ERRORS - alike)
 
     def _drawn(self) -> Trial | None:
         """From the cell with the fewest running trials: TPE learns from those that have ended."""
-        while self._drawing:
-            cell = min(self._drawing, key=lambda each: self._running[each])
+        while open_cells := [cell for cell in self._drawing if self._takes_more(cell)]:
+            cell = min(open_cells, key=lambda each: self._running[each])
             trial = self._samplers[cell].draw()
             self._drawing[cell] -= 1
             if trial is None or not self._drawing[cell]:
@@ -187,6 +201,10 @@ class Queue:
     def _tell(self, trial: Trial, status: Status, score: float, epoch: int) -> None:
         if trial.cell in self._samplers:
             self._samplers[trial.cell].tell(trial, status, score, epoch)
+
+
+def _has_trained(work: Work) -> bool:
+    return any(outcome.finished for outcome in work.cell.outcomes.values())
 
 
 def _sampler(work: Work) -> Sampler:

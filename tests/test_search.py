@@ -24,8 +24,12 @@ def _queue(plan: Plan, limits: Limits | None = None, **options: Any) -> Queue:
 
 
 def _all(queue: Queue) -> list[Attempt]:
-    """Everything that is handed out when nothing ever ends."""
-    return list(iter(queue.next, None))
+    """Everything that is handed out when every trial trains and none ever ends."""
+    attempts = []
+    while (attempt := queue.next()) is not None:
+        queue.trained(attempt.trial.cell)
+        attempts.append(attempt)
+    return attempts
 
 
 def _cells(**changes: Any) -> dict[str, Any]:
@@ -47,6 +51,16 @@ def test_the_longest_cells_come_first(tmp_path: Path) -> None:
     order = [attempt.trial.dataset for attempt in _all(_queue(planned(tmp_path, **_cells())))]
 
     assert order == ["big"] * 3 + ["small"] * 3
+
+
+def test_a_cell_that_has_not_trained_yet_risks_no_more_trials_than_may_fail_alike(
+    tmp_path: Path,
+) -> None:
+    queue = _queue(planned(tmp_path, **_cells()))
+    order = [attempt.trial.dataset for attempt in iter(queue.next, None)]
+    assert order == ["big", "big", "small", "small"]
+    queue.trained(Cell("model", "big"))
+    assert [attempt.trial.dataset for attempt in iter(queue.next, None)] == ["big"]
 
 
 def test_a_cell_of_unknown_cost_leads(tmp_path: Path) -> None:
