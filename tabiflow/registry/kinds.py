@@ -1,4 +1,4 @@
-"""What each kind of task needs of a data set and how its score is called. No code: `tasks/` has it."""
+"""What each kind of task needs of a data set and how its score is called; `tasks/` has the code."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
