@@ -7,7 +7,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -17,8 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 from tabiflow.ledger import Ending, Failure, Killed
-from tabiflow.plan import Plan
+from tabiflow.plan import CellPlan, Plan
+from tabiflow.spec import label
 from tabiflow.trial import Cell, Epoch, Hold, Trial
+from tabiflow.work import Work
 
 log = logging.getLogger(__name__)
 
@@ -33,16 +35,14 @@ class CellProgress:
     done: int = 0
     failed: int = 0
     held: int = 0
+    waiting: int = 0
+    """Trials of this session that have no end yet, running ones included."""
     running: int = 0
     best: float = math.nan
 
     def score(self, score: float) -> None:
         if not math.isnan(score) and not self.best >= score:
             self.best = score
-
-    @property
-    def open(self) -> int:
-        return self.size - self.done - self.failed - self.held
 
 
 @dataclass
@@ -67,23 +67,23 @@ class Progress:
     began: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def of(cls, plan: Plan, names: Mapping[str, str] | None = None) -> "Progress":
-        cells = {}
-        for each in plan.cells:
-            counts = each.counts
-            square = CellProgress(each.size, counts["known"], counts["failed"], counts["held"])
-            for outcome in each.outcomes.values():
-                if outcome.finished:
-                    square.score(outcome.score)
-            cells[each.cell] = square
-        return cls(cells, names or {})
-
-    def square(self, trial: Trial) -> CellProgress:
-        return self.cells.setdefault(trial.cell, CellProgress(size=1))
+    def of(cls, plan: Plan, work: Sequence[Work]) -> "Progress":
+        """Of all cells of the plan; while winners are confirmed, of those alone."""
+        names = {
+            trial.id: label(trial.point(each.cell.varying), each.cell.varying)
+            for each in work
+            for trial in each.trials
+        }
+        by_cell = {each.cell.cell: each for each in work}
+        if any(each.openings for each in work):
+            cells = {cell: _confirming(each) for cell, each in by_cell.items()}
+        else:
+            cells = {each.cell: _square(each, by_cell.get(each.cell)) for each in plan.cells}
+        return cls(cells, names)
 
     def start(self, trial: Trial, attempt: int) -> None:
         self.running[trial.id] = Running(trial, attempt)
-        self.square(trial).running += 1
+        self.cells[trial.cell].running += 1
 
     def epoch(self, trial: Trial, epoch: Epoch) -> None:
         running = self.running.get(trial.id)
@@ -91,12 +91,13 @@ class Progress:
             running.epoch, running.score = epoch.epoch, epoch.score
 
     def end(self, trial: Trial, ending: Ending) -> None:
-        square = self.square(trial)
+        square = self.cells[trial.cell]
         if self.running.pop(trial.id, None) is not None:
             square.running -= 1
         if isinstance(ending, Killed):
             return
         self.ended += 1
+        square.waiting -= 1
         if isinstance(ending, Failure):
             square.failed += 1
             self.kinds[ending.kind] += 1
@@ -106,17 +107,39 @@ class Progress:
 
     def hold(self, cell: Cell) -> None:
         square = self.cells[cell]
-        square.held += square.open - square.running
+        square.held += square.waiting - square.running
+        square.waiting = square.running
 
     @property
     def left(self) -> int:
-        return sum(square.open for square in self.cells.values())
+        return sum(square.waiting for square in self.cells.values())
 
     def seconds_left(self) -> float:
         """At the pace of this session; NaN before a trial has ended."""
         if self.ended == 0:
             return math.nan
         return (time.monotonic() - self.began) / self.ended * self.left
+
+
+def _square(cell: CellPlan, work: Work | None) -> CellProgress:
+    """What the session runs again is no longer failed or held."""
+    again = Counter(cell.state(trial) for trial in work.trials) if work else Counter()
+    samples = work.samples if work else 0
+    square = CellProgress(
+        size=cell.size,
+        done=cell.counts["known"],
+        failed=cell.counts["failed"] - again["failed"],
+        held=max(0, cell.counts["held"] - again["held"] - samples),
+        waiting=again.total() + samples,
+    )
+    for outcome in cell.outcomes.values():
+        if outcome.finished:
+            square.score(outcome.score)
+    return square
+
+
+def _confirming(work: Work) -> CellProgress:
+    return CellProgress(size=len(work.trials), waiting=len(work.trials))
 
 
 def shown(number: float, form: str = ".2f") -> str:
@@ -193,14 +216,14 @@ def _matrix(progress: Progress) -> Table:
         table.add_column(model, justify="right")
     for dataset in dict.fromkeys(cell.dataset for cell in progress.cells):
         squares = (progress.cells.get(Cell(model, dataset)) for model in models)
-        table.add_row(dataset, *(_square(square) for square in squares))
+        table.add_row(dataset, *(_drawn(square) for square in squares))
     return table
 
 
-def _square(square: CellProgress | None) -> Text:
+def _drawn(square: CellProgress | None) -> Text:
     if square is None:
         return Text("–")
-    text = Text(f"{square.done}/{square.size}", style="green" if not square.open else "")
+    text = Text(f"{square.done}/{square.size}", style="" if square.waiting else "green")
     text.append(f" +{square.running}" if square.running else "", style="cyan")
     text.append(f" {square.failed} failed" if square.failed else "", style="red")
     text.append(f" {square.held} held" if square.held else "", style="yellow")

@@ -5,7 +5,7 @@ Tune calls it on the driver; nothing here decides what runs next or how.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
@@ -14,6 +14,7 @@ from ray import cloudpickle, tune
 from ray.tune.experiment import Trial as TuneTrial
 
 from tabiflow.ledger import Ending, Failure, Killed, Pruned, Recorder
+from tabiflow.provenance import now
 from tabiflow.runners.failures import kind_of, one_line
 from tabiflow.search import Attempt, Queue
 from tabiflow.spec import label
@@ -139,9 +140,8 @@ class Driver(tune.Callback):  # type: ignore[misc]
         """Writes down that the test split will be read, before the job leaves the driver."""
         if attempt.opening is not None:
             self._begun[attempt.trial.id] = attempt
-            self._recorder.open_test(
-                attempt.trial, attempt.number, _label(attempt), attempt.opening
-            )
+            opening = replace(attempt.opening, at=now())
+            self._recorder.open_test(attempt.trial, attempt.number, _label(attempt), opening)
 
     @_kept
     def on_trial_start(
@@ -176,8 +176,7 @@ class Driver(tune.Callback):  # type: ignore[misc]
         attempt = self.attempts.pop(trial.trial_id)
         report = self._last[attempt.trial.id]
         if isinstance(report, Failed):
-            log.debug("%s", report.traceback)
-            self._fail(attempt, report.kind, report.error)
+            self._fail(attempt, report.kind, report.error, report.traceback)
         elif isinstance(report, Result):
             self._summary.done += 1
             self._queue.done(attempt, Status.DONE, report.score, report.epoch)
@@ -211,7 +210,7 @@ class Driver(tune.Callback):  # type: ignore[misc]
         if self._listener is not None:
             self._listener.on_epoch(trial, epoch)
 
-    def _fail(self, attempt: Attempt, kind: FailureKind, error: str) -> None:
+    def _fail(self, attempt: Attempt, kind: FailureKind, error: str, traceback: str = "") -> None:
         verdict = self._queue.failed(attempt, kind, error)
         if verdict.retry:
             # Recorded as interrupted, so that a driver that dies before the retry leaves it due.
@@ -219,7 +218,7 @@ class Driver(tune.Callback):  # type: ignore[misc]
             self._close(attempt, Killed(f"{kind}: {error}"))
         else:
             self._summary.failed += 1
-            self._close(attempt, Failure(kind, error))
+            self._close(attempt, Failure(kind, error, traceback))
         if verdict.hold is not None:
             self.hold(verdict.hold)
 

@@ -25,14 +25,19 @@ def facts() -> Mapping[str, str]:
 
 
 def opening(trial_id: str, reason: str = "") -> Opening:
-    """A look at the test split, about to be recorded."""
+    """A look at the test split; its time is set when it is recorded."""
     return Opening(
         trial=trial_id,
         who=f"{_user()}@{platform.node()}",
-        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        at=now(),
         code=code_commit(),
         reason=reason,
     )
+
+
+def now() -> str:
+    """ISO 8601, UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 @cache

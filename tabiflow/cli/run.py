@@ -25,7 +25,6 @@ from tabiflow.cli.read import status_content, status_line
 from tabiflow.errors import UserError
 from tabiflow.report.content import OpeningRecord, opening_record
 from tabiflow.report.render import number
-from tabiflow.spec import label
 from tabiflow.trial import FailureKind
 from tabiflow.work import Work, confirming, missing, spoiled
 
@@ -61,7 +60,7 @@ class Session:
             if release:
                 for each in work:
                     recorder.release(each.cell.cell)
-            with board(_progress(known, work), err) as listener:
+            with board(Progress.of(known.plan, work), err) as listener:
                 summary = run(
                     work,
                     known.sweep,
@@ -82,15 +81,6 @@ def _curves(book: ledger.Ledger, known: Known) -> Mapping[str, list[tuple[int, f
         return {}
     mine = (each for cell in known.plan.cells for each in cell.outcomes.values())
     return book.curves([outcome.run_id for outcome in mine])
-
-
-def _progress(known: Known, work: Sequence[Work]) -> Progress:
-    names = {
-        trial.id: label(trial.point(each.cell.varying), each.cell.varying)
-        for each in work
-        for trial in each.trials
-    }
-    return Progress.of(known.plan, names)
 
 
 @click.command()

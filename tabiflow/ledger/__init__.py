@@ -34,6 +34,8 @@ class Failure:
     kind: FailureKind
     error: str
     """One line; longer text is cut."""
+    traceback: str = ""
+    """Its end, for whoever must mend a bug; empty where nothing was raised."""
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,7 @@ def ending_tags(ending: Ending) -> dict[str, str]:
         tags |= {name: redacted(str(value)) for name, value in ending.facts.items()}
     elif isinstance(ending, Failure):
         tags |= {"failure_kind": ending.kind, "error": _one_line(ending.error)}
+        tags |= {"traceback": redacted(ending.traceback)} if ending.traceback else {}
     elif isinstance(ending, Killed):
         tags["cause"] = _one_line(ending.cause)
     return tags
