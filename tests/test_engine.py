@@ -209,7 +209,8 @@ def test_a_confirming_trial_opens_its_test_split_and_repeats_the_score(tmp_path:
     _run(plan, recorder, [work])
 
     result = recorder.outcomes[confirming.id]
-    assert recorder.opened == [opening]
+    (opened,) = recorder.opened
+    assert opened == replace(opening, at=opened.at) and opened.at > opening.at
     assert result.score == recorder.outcomes[trial.id].score
     assert result.n == 100 and abs(result.test - result.score) <= 1
 
