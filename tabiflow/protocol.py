@@ -28,7 +28,12 @@ class Protocol(Frozen):
     """Raised when a default below changes its meaning, so that old trials are not taken for new."""
     epochs: PositiveInt = 10
     patience: PositiveInt | None = 2
-    """Epochs without a lower validation loss before training stops; None never stops early."""
+    """Epochs without a lower `stop_on` before training stops; None trains a fixed number."""
+    stop_on: Literal["validation_loss", "train_loss_last_batch"] = "validation_loss"
+    """What patience watches. The loss of an epoch's last training batch, drawn anew every epoch,
+    is what TabiBench's released code watches."""
+    keep: Literal["best", "last"] = "best"
+    """Whose weights are scored: the epoch's with the lowest validation loss, or the last one's."""
     warmup: float = Field(0.06, ge=0, lt=1)
     """Share of the planned steps over which the rate rises from 0."""
     floor: float = Field(0.02, ge=0, le=1)
@@ -63,6 +68,20 @@ class Params(Frozen):
     learning_rate: float = Field(gt=0)
     weight_decay: NonNegativeFloat = 0.0
     batch_size: PositiveInt = 16
+
+
+FP32_LOST = 2.0**-25
+"""1 - x is exactly 1 in fp32 for 0 <= x below this: half the distance to the next number."""
+
+
+def decay_is_lost(params: Params, protocol: Protocol) -> bool:
+    """Whether no step's weight decay changes any weight, so that it may as well be 0.
+
+    No step's rate is above `learning_rate`, so the first product bounds them all.
+    """
+    if protocol.weight_decay.mode == "decoupled":
+        return False
+    return params.learning_rate * params.weight_decay < FP32_LOST
 
 
 def planned_steps(rows: int, batch_size: int, epochs: int) -> int:

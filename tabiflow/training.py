@@ -129,6 +129,8 @@ class Progress:
     """Sums over an epoch; the loss stays on its device, so that no step waits for it."""
 
     loss: Tensor
+    last: Tensor | float = math.nan
+    """Mean loss of the latest batch."""
     weight: float = 0.0
     tokens: int = 0
     padded: int = 0
@@ -141,10 +143,23 @@ class Progress:
     def metrics(self) -> dict[str, float]:
         return {
             "train_loss": self.mean,
+            "train_loss_last_batch": float(self.last),
             "train_seconds": time.perf_counter() - self.started,
             "train_tokens": float(self.tokens),
             "train_padding": self.padded / self.tokens if self.tokens else math.nan,
         }
+
+
+@dataclass
+class Watch:
+    """The lowest value so far of what early stopping watches, and its epoch."""
+
+    value: float = math.inf
+    epoch: int = 0
+
+    def see(self, report: Epoch, value: float) -> None:
+        if value < self.value:
+            self.value, self.epoch = value, report.epoch
 
 
 class Training:
@@ -162,8 +177,9 @@ class Training:
         self.optimizer = _optimizer(model, recipe)
         self.epoch, self.step = 0, 0
         self.seconds = {"train_seconds": 0.0, "validation_seconds": 0.0}
-        self.best: Epoch | None = None
-        self.best_weights: dict[str, Tensor] = {}
+        self.watched = Watch()
+        self.kept: Epoch | None = None
+        self.kept_weights: dict[str, Tensor] = {}
         self.random = random_state(recipe.device)
 
     def run(self) -> Generator[Epoch, None, Kept]:
@@ -174,10 +190,10 @@ class Training:
             report = self._next_epoch()
             self.random = random_state(self.recipe.device)
             yield report
-        assert self.best is not None
-        self.model.load_state_dict(self.best_weights)
+        assert self.kept is not None
+        self.model.load_state_dict(self.kept_weights)
         largest = None if self.room.largest == sys.maxsize else self.room.largest
-        return Kept(self.best, self.epoch, self.seconds, largest)
+        return Kept(self.kept, self.epoch, self.seconds, largest)
 
     def state(self) -> State:
         """Everything that the rest of the run depends on, to be written down between two epochs:
@@ -186,8 +202,9 @@ class Training:
             "epoch": self.epoch,
             "step": self.step,
             "seconds": dict(self.seconds),
-            "best": None if self.best is None else asdict(self.best),
-            "best_weights": self.best_weights,
+            "watched": asdict(self.watched),
+            "kept": None if self.kept is None else asdict(self.kept),
+            "kept_weights": self.kept_weights,
             "largest": self.room.largest,
             "random": self.random,
             "weights": self.model.state_dict(),
@@ -197,8 +214,9 @@ class Training:
     def load_state(self, state: State) -> None:
         """Goes on where `state` was taken, bit for bit on the CPU."""
         self.epoch, self.step, self.seconds = state["epoch"], state["step"], dict(state["seconds"])
-        self.best = None if state["best"] is None else Epoch(**state["best"])
-        self.best_weights = {name: kept.clone() for name, kept in state["best_weights"].items()}
+        self.watched = Watch(**state["watched"])
+        self.kept = None if state["kept"] is None else Epoch(**state["kept"])
+        self.kept_weights = {name: kept.clone() for name, kept in state["kept_weights"].items()}
         self.room.largest, self.random = state["largest"], state["random"]
         self.model.load_state_dict(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -225,7 +243,7 @@ class Training:
 
     def _out_of_patience(self) -> bool:
         patience = self.recipe.protocol.patience
-        return bool(patience and self.best and self.epoch - self.best.epoch >= patience)
+        return patience is not None and self.epoch - self.watched.epoch >= patience
 
     def _next_epoch(self) -> Epoch:
         self.epoch += 1
@@ -239,17 +257,23 @@ class Training:
         metrics = {**trained, **seconds, **named}
         self.seconds = {name: spent + metrics[name] for name, spent in self.seconds.items()}
         report = Epoch(self.epoch, scores.headline, validation.loss, metrics)
-        if self.best is None or report.loss < self.best.loss:
-            self.best = report
-            self._keep_weights()
+        self._judge(report)
         return report
+
+    def _judge(self, report: Epoch) -> None:
+        protocol = self.recipe.protocol
+        last_batch = protocol.stop_on == "train_loss_last_batch"
+        self.watched.see(report, report.metrics[protocol.stop_on] if last_batch else report.loss)
+        if protocol.keep == "last" or self.kept is None or report.loss < self.kept.loss:
+            self.kept = report
+            self._keep_weights()
 
     def _keep_weights(self) -> None:
         """On the CPU, into the same memory every time."""
         for name, tensor in self.model.state_dict().items():
-            if name not in self.best_weights:
-                self.best_weights[name] = torch.empty_like(tensor, device="cpu")
-            self.best_weights[name].copy_(tensor)
+            if name not in self.kept_weights:
+                self.kept_weights[name] = torch.empty_like(tensor, device="cpu")
+            self.kept_weights[name].copy_(tensor)
 
     def _train_epoch(self) -> dict[str, float]:
         order = self.recipe.order(self.rows, self.epoch)
@@ -277,9 +301,11 @@ class Training:
                 return self._backward(parts, weight or 1.0)
             return self._backward_jointly(parts, weight or 1.0)
 
-        progress.loss += self.room.fit(
+        loss = self.room.fit(
             lambda largest: cut(rows, self.costs[rows], self.price, largest), backward
         )
+        progress.loss += loss
+        progress.last = loss / weight if weight else math.nan
         progress.weight += weight
         progress.tokens += int(self.costs[rows].sum())
         if recipe.protocol.clip is not None:

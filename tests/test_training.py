@@ -208,8 +208,8 @@ def test_gradients_are_clipped_where_the_protocol_asks(folders):
 class Scripted:
     separable = True
 
-    def __init__(self, losses):
-        self.losses = iter(losses)
+    def __init__(self, losses, training=()):
+        self.losses, self.training = iter(losses), iter(training)
 
     def rows(self, encoded):
         return 4
@@ -227,7 +227,10 @@ class Scripted:
         return 1.0
 
     def forward(self, model, batch, settings):
-        loss = model.weight.sum() if model.training else torch.tensor(next(self.losses))
+        if not model.training:
+            return torch.tensor(next(self.losses)), torch.zeros(4)
+        weight = model.weight.sum()
+        loss = weight - weight.detach() + next(self.training, 1.0)
         return loss, torch.zeros(4)
 
     def decode(self, outputs, encoded, rows):
@@ -237,8 +240,8 @@ class Scripted:
         return Scores(50.0)
 
 
-def scripted(losses, **protocol) -> Training:
-    given = Material(Scripted(losses), SimpleNamespace(), {}, {})
+def scripted(losses, training=(), **protocol) -> Training:
+    given = Material(Scripted(losses, training), SimpleNamespace(), {}, {})
     return Training(torch.nn.Linear(1, 1, bias=False), given, recipe(**protocol))
 
 
@@ -260,8 +263,39 @@ def test_training_stops_after_epochs_without_a_lower_loss(losses, patience, kept
         seen.append(float(weight))
     assert len(seen) == trained
     assert float(weight) == seen[kept - 1]
-    assert training.best.epoch == kept
+    assert training.kept.epoch == kept
     assert run.gi_frame is None
+
+
+@pytest.mark.parametrize(
+    ("switches", "kept", "trained"),
+    [
+        ({}, 3, 5),
+        ({"keep": "last"}, 5, 5),
+        ({"stop_on": "train_loss_last_batch"}, 3, 4),
+        ({"stop_on": "train_loss_last_batch", "keep": "last"}, 4, 4),
+        ({"stop_on": "train_loss_last_batch", "patience": 3}, 3, 6),
+        ({"keep": "last", "patience": None}, 6, 6),
+    ],
+)
+def test_switches_allow_the_choices_of_the_released_code(switches, kept, trained):
+    validation, last_batches = [6.0, 5.0, 4.0, 5.0, 5.0, 5.0], [3.0, 2.0, 2.0, 9.0, 1.0, 1.0]
+    training = scripted(validation, last_batches, **{"epochs": 6, "patience": 2, **switches})
+    weight, seen = training.model.weight.detach(), []
+    for _ in training.run():
+        seen.append(float(weight))
+    assert (len(seen), training.kept.epoch) == (trained, kept)
+    assert float(weight) == seen[kept - 1] and len(set(seen)) == trained
+
+
+def test_the_last_batchs_loss_is_that_of_the_last_batch_alone(folders):
+    given = material("classification", folders["still"], rows=20)
+    watched = Watched(given.task)
+    training = Training(load(folders["still"], given), replace(given, task=watched), recipe())
+    training.price = math.inf
+    epochs, _ = finish(training)
+    reported = [each.metrics["train_loss_last_batch"] for each in epochs]
+    assert reported == pytest.approx(watched.losses[2::3]) and len(watched.losses) == 6
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
