@@ -177,19 +177,21 @@ class _Reading:
     def schema(self) -> Schema:
         if self.task not in rows.LABEL_COLUMN:
             return Schema((), self.dataset.label_range)
-        labels = self.declared or self._found_labels()
+        bundles = self.dataset.bundles
+        labels = self._bundles() if bundles else self.declared or self._found_labels()
         if len(labels) < 2:
             raise DataError(
                 f"`{self.dataset.name}` has only the label{'' if labels else 's'} "
                 f"{', '.join(labels) or 'that are missing'}; nothing can be learnt",
                 where=next(iter(self.origin.splits.values())).where,
             )
-        return Schema(labels)
+        return Schema(labels, bundles=bundles)
 
     def given(self, source: str) -> rows.Given:
         if source not in self._read:
-            optional = [self.columns[name] for name in rows.OPTIONAL.get(self.task, ())]
             required = [self.columns[name] for name in KINDS[self.task].columns]
+            others = [self.columns[name] for name in rows.OPTIONAL.get(self.task, ())]
+            optional = [column for column in others if column not in required]
             self._read[source] = self._given(source, required, optional)
         return self._read[source]
 
@@ -199,13 +201,23 @@ class _Reading:
         if not table.num_rows:
             raise DataError(f"the {source} split is empty", where=split.where)
         label = self.columns.get(rows.LABEL_COLUMN.get(self.task, ""), "")
-        names = {file: name for name, file in self.columns.items()}
+        # A column that is required under one name is not read under another one, too.
+        names = {file: name for name, file in reversed(self.columns.items())}
         return rows.Given(
             table=table.rename_columns([names[column] for column in table.column_names]),
             numbers=np.arange(table.num_rows),
             where=split.where,
             class_names=_class_names(table.schema.metadata, label),
         )
+
+    def _bundles(self) -> tuple[str, ...]:
+        """Those of training alone: most others are rare, and no model could learn them."""
+        part = self.cut.parts["train"]
+        given = self.given(part.source)
+        given = given if part.rows is None else given.take(part.rows)
+        names = rows.label_names(rows.flat_labels(given, self.task), given, ())
+        # What is no bundle stays: the rows' own check says where it stands.
+        return tuple(sorted({rows.bundle(name) or name for name in rows.distinct(names)}))
 
     def _found_labels(self) -> tuple[str, ...]:
         """The names of all splits; of a test split of its own only the label column is read."""
@@ -259,8 +271,11 @@ def _ranged(schema: Schema, dataset: Dataset, seen: Sequence[pa.Table]) -> Schem
 
 
 def _fingerprint(table: pa.Table) -> str:
+    """Over what a model is trained and scored with."""
     whole = hashlib.sha256()
     for name in table.column_names:
+        if name in rows.DIAGNOSTIC:
+            continue
         content = json.dumps([name, table[name].to_pylist()], ensure_ascii=False)
         whole.update(content.encode())
     return whole.hexdigest()[:16]

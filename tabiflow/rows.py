@@ -4,6 +4,7 @@ One function a kind of task. Pure: where rows come from and which split they bec
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,8 +25,16 @@ LABEL_COLUMN: Mapping[TaskKind, str] = {
     "ner": "tags",
     "pos": "tags",
 }
-OPTIONAL: Mapping[TaskKind, tuple[str, ...]] = {"qa": ("id",)}
-"""Columns that are made up where a file has none."""
+OPTIONAL: Mapping[TaskKind, tuple[str, ...]] = {
+    "qa": ("id",),
+    "ner": ("lemmas",),
+    "pos": ("lemmas",),
+}
+"""Columns that a file may lack."""
+DIAGNOSTIC = frozenset({"lemmas"})
+"""Columns that no model sees: they are no part of what a split's fingerprint stands for."""
+NO_FEATURES = "_"
+_FEATURE = re.compile(r"([^=|]+)=([^=|]+)")
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,8 @@ class Schema:
     """Class names or tags, in the order of their ids; empty where there are none."""
     label_range: tuple[float, float] | None = None
     """Similarity: the smallest and largest gold score."""
+    bundles: bool = False
+    """Labels are the bundles of features of training; rows may hold others."""
 
 
 @dataclass(frozen=True)
@@ -102,11 +113,36 @@ def _tagged(given: Given, schema: Schema, training: bool) -> tuple[Columns, Reas
     _refuse_holes(tokens, given, "token")
     names = label_names(tags.flatten(), given, schema.labels, by_position=True)
     parents = pc.list_parent_indices(tags)
-    _refuse_unknown(names, schema.labels, given, parents)
+    if schema.bundles:
+        names = _bundled(names, given, parents)
+    else:
+        _refuse_unknown(names, schema.labels, given, parents)
     tagged = _nested(tags, names)
     _refuse_holes(tagged, given, "tag")
     without = [None if length else NO_TEXT for length in pc.list_value_length(tokens).to_pylist()]
-    return {"tokens": tokens, "tags": tagged}, _first(without, _nulls(tags, NO_LABEL))
+    columns = {"tokens": tokens, "tags": tagged, **_lemmas(given, tokens)}
+    return columns, _first(without, _nulls(tags, NO_LABEL))
+
+
+def _bundled(names: pa.Array, given: Given, parents: pa.Array) -> pa.Array:
+    """Each bundle in the one spelling that `bundle` gives it."""
+    coded = names.dictionary_encode()
+    spelt = [bundle(name) for name in coded.dictionary.to_pylist()]
+    if None in spelt:
+        wrong = coded.dictionary[spelt.index(None)].as_py()
+        row = parents[pc.index(names, wrong).as_py()].as_py()
+        hint = f"write `Case=Nom|Number=Sing`, each name once, or `{NO_FEATURES}` for none"
+        raise given.error(f"tag `{wrong}` is no bundle of features", row, hint)
+    return pa.array(spelt, pa.string()).take(coded.indices)
+
+
+def _lemmas(given: Given, tokens: pa.Array) -> Columns:
+    """Of each word, null where it has none; no column where the file has none."""
+    if "lemmas" not in given.table.column_names:
+        return {}
+    lemmas = _list(given, "lemmas", pa.string())
+    _refuse_unequal(tokens, lemmas, given, "lemmas")
+    return {"lemmas": lemmas}
 
 
 def _similar(given: Given, schema: Schema, training: bool) -> tuple[Columns, Reasons]:
@@ -192,6 +228,27 @@ def _label(value: Any, known: Sequence[str], declared: Sequence[str]) -> str | N
     return str(value)
 
 
+def features(bundle: str) -> dict[str, str] | None:
+    """Name -> value of a bundle of features, in Universal Dependencies' spelling.
+
+    None for what is no bundle. Several values of one feature (`Int,Rel`) are one value.
+    """
+    if bundle == NO_FEATURES:
+        return {}
+    found = [_FEATURE.fullmatch(part) for part in bundle.split("|")]
+    named = {match[1]: match[2] for match in found if match}
+    return named if len(named) == len(found) else None
+
+
+def bundle(text: str) -> str | None:
+    """The bundle with its features in Universal Dependencies' order; None for what is none."""
+    named = features(text)
+    if named is None:
+        return None
+    ordered = sorted(named.items(), key=lambda each: each[0].lower())
+    return "|".join(f"{name}={value}" for name, value in ordered) or NO_FEATURES
+
+
 def distinct(names: pa.Array) -> set[str]:
     return set(names.unique().drop_null().to_pylist())
 
@@ -221,12 +278,12 @@ def _shortened(labels: Sequence[str]) -> str:
     return shown if len(labels) <= 10 else f"{shown}, ... {len(labels)} in all"
 
 
-def _refuse_unequal(tokens: pa.Array, tags: pa.Array, given: Given) -> None:
-    lengths = [pc.list_value_length(each) for each in (tokens, tags)]
+def _refuse_unequal(tokens: pa.Array, others: pa.Array, given: Given, what: str = "tags") -> None:
+    lengths = [pc.list_value_length(each) for each in (tokens, others)]
     unequal = pc.fill_null(pc.not_equal(*lengths), False)
     row = pc.index(unequal, True).as_py()
     if row >= 0:
-        raise given.error(f"{lengths[0][row]} tokens but {lengths[1][row]} tags", row)
+        raise given.error(f"{lengths[0][row]} tokens but {lengths[1][row]} {what}", row)
 
 
 def _refuse_holes(lists: pa.Array, given: Given, what: str) -> None:

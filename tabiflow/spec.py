@@ -111,6 +111,12 @@ class Dataset(_Origin):
     """What integer labels mean, where the files hold numbers; for people only."""
     label_range: tuple[float, float] | None = None
     """Similarity: the smallest and largest gold score; predictions are clipped to it."""
+    bundles: bool = False
+    """Parts of speech: tags are whole bundles of features (`Case=Nom|Number=Sing`), an open set.
+    The schema is training's; a bundle that training lacks is never predicted and counts as wrong.
+    """
+    files_of: Name | None = None
+    """The data set whose folder in `TABIFLOW_DATA` is this one's, too; None is its own name."""
     category: str = ""
     """Where its score is averaged; empty is the task's kind."""
     metric: str = ""
@@ -126,6 +132,8 @@ class Dataset(_Origin):
     def _ordered(self) -> "Dataset":
         if self.label_range is not None and not self.label_range[0] < self.label_range[1]:
             raise ValueError(f"`{self.name}`: `label_range` is [low, high] with low < high")
+        if self.bundles and (self.task != "pos" or self.labels):
+            raise ValueError(f"`{self.name}`: `bundles` are for `task: pos`, without `labels`")
         return self
 
     @property
@@ -137,6 +145,7 @@ class Dataset(_Origin):
         return self._identity(
             "title",
             "label_names",
+            "files_of",
             "category",
             "metric",
             "sizes",

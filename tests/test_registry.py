@@ -32,7 +32,8 @@ def planned(sweep: str) -> Plan:
 @every_dataset
 def test_a_data_set_has_one_origin_and_its_tags(row: Dataset) -> None:
     assert (row.hub is None) != (row.build is None)
-    wanted = {"tabibench", row.category, row.task} if row.hub else {"example"}
+    tabibench = {"tabibench", row.category, row.task}
+    wanted = {row.category} if row.files_of else tabibench if row.hub else {"example"}
     assert set(row.tags) == wanted
 
 
@@ -43,7 +44,7 @@ def test_a_data_set_renames_only_columns_of_its_task(row: Dataset) -> None:
 
 @every_dataset
 def test_a_data_set_says_what_its_answers_are(row: Dataset) -> None:
-    assert bool(row.labels) == (row.task in LABELLED)
+    assert bool(row.labels) == (row.task in LABELLED and not row.bundles)
     assert len(set(row.labels)) == len(row.labels)
     assert len(row.label_names) in (0, len(row.labels))
     assert (row.label_range is not None) == (row.task == "sts")
@@ -54,6 +55,13 @@ def test_a_data_set_says_what_people_ask_of_it(row: Dataset) -> None:
     assert set(row.sizes) == {"train", "validation", "test"}
     assert min(row.sizes.values()) > 0
     assert row.title and row.metric and row.licence and row.redistribution and row.processing
+
+
+def test_a_row_over_another_ones_files_is_pinned_to_the_same_ones() -> None:
+    rows = {row.name: row for row in DATASETS}
+    shared = [(row, rows[row.files_of]) for row in DATASETS if row.files_of]
+    assert shared
+    assert all((row.hub, row.revision) == (own.hub, own.revision) for row, own in shared)
 
 
 @every_dataset

@@ -144,4 +144,5 @@ def _offered(row: Dataset) -> Path | None:
     if not folder.is_dir():
         # Going to the hub instead would make other trials of the same sweep.
         raise UserError(f"TABIFLOW_DATA names no folder: {folder}")
-    return folder / row.name if (folder / row.name).is_dir() else None
+    offered = folder / (row.files_of or row.name)
+    return offered if offered.is_dir() else None

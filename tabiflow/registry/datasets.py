@@ -1,4 +1,5 @@
-"""The data sets that tabiflow knows, one row each: the 27 of TabiBench and seven for the example.
+"""The data sets that tabiflow knows, one row each: the 27 of TabiBench, the features of one of
+them as a task of its own, and seven for the example.
 
 Ids, columns and labels are those of the released sets (boun-tabilab on the hub); titles, sizes,
 licences and redistribution terms are those of the TabiBERT paper, tables 3 and 16. A revision is
@@ -146,6 +147,32 @@ _TOKEN_CLASSIFICATION = (
         licence="CC BY-NC-SA 4.0",
         redistribution="Non-commercial only",
         notes=(_RANGES, _SEQEVAL, "The paper counts 17 labels; the set has 15."),
+    ),
+)
+
+# The same files as `posud_imst`; no part of TabiBench, so that its averages stay what they are.
+_MORPHOLOGY = (
+    Dataset(
+        name="posud_imst_feats",
+        title="PosUD-IMST, features",
+        hub="boun-tabilab/PosUD-IMST",
+        revision="65490e891cfa700646232884658bbc4537a26757",
+        files_of="posud_imst",
+        category="morphology",
+        task="pos",
+        columns={"tags": "feats"},
+        bundles=True,
+        metric="exact-bundle accuracy",
+        sizes={"train": 3_435, "validation": 1_100, "test": 1_100},
+        licence="CC BY-NC-SA 4.0",
+        redistribution="Non-commercial only",
+        processing="The released features, whole bundles as tags",
+        notes=(
+            "Multi-word ranges (bundle `_`) are words beside their parts, as released.",
+            "Training has 861 bundles. It lacks those of 68 of the 10,821 words of validation and"
+            " of 103 of the 10,310 of test, which count as wrong: the best score is 99.0.",
+        ),
+        tags=("morphology",),
     ),
 )
 
@@ -422,6 +449,7 @@ _EXAMPLE = (
 DATASETS: tuple[Dataset, ...] = (
     *_TEXT_CLASSIFICATION,
     *_TOKEN_CLASSIFICATION,
+    *_MORPHOLOGY,
     *_STS,
     *_NLI,
     *_QA,

@@ -165,10 +165,12 @@ def _trial(
 def _tested(result: Result, opening: Opening, splits: Splits, training: Training) -> Result:
     """The result with the test split's figures, which the kept weights are asked for once."""
     opened = data.load_test(splits.job.dataset, splits.job.trial.limit, opening)
-    scores = training.evaluate(splits.test(opened)).scores
+    encoded = splits.test(opened)
+    scores = training.evaluate(encoded).scores
     items = len(scores.predictions)
     rows = opened.rows["row"].to_pylist() if items == opened.rows.num_rows else range(items)
-    figures = {**scores.metrics, **training.material.metrics(scores)}
+    diagnosis = splits.task.diagnose(scores, encoded, opened.rows, splits.data)
+    figures = {**scores.metrics, **diagnosis, **training.material.metrics(scores)}
     return replace(
         result,
         test=scores.headline,

@@ -9,7 +9,7 @@ import pyarrow as pa
 import torch
 
 from tabiflow import protocol
-from tabiflow.data import Schema
+from tabiflow.data import Data, Schema
 from tabiflow.encoding import Encoded, TextEncoder
 
 
@@ -94,3 +94,12 @@ class Task(Protocol):
 
     def score(self, decoded: Sequence[Any], encoded: Encoded, schema: Schema) -> Scores:
         """`decoded` holds every example's prediction, in the order of the encoded split."""
+
+    def diagnose(
+        self, scores: Scores, encoded: Encoded, rows: pa.Table, data: Data
+    ) -> Mapping[str, float]:
+        """Further figures of a scored split, too many for every epoch: where its errors are.
+
+        `rows` is what was encoded, `data` what the model was trained on. Never raises for rows
+        that were scored.
+        """

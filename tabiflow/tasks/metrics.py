@@ -74,6 +74,54 @@ def entity_scores(gold: Tags, predicted: Tags) -> dict[str, float]:
     }
 
 
+def agreement(right: float, gold: float, predicted: float, either: float) -> dict[str, float]:
+    """From counts: items that agree, are in gold, are predicted, are in at least one of them."""
+    return {
+        "accuracy": _share(right, either),
+        "precision": _share(right, predicted),
+        "recall": _share(right, gold),
+        "f1": _share(2 * right, gold + predicted),
+    }
+
+
+def tag_scores(
+    gold: Sequence[str], predicted: Sequence[str | None], tags: Sequence[str]
+) -> dict[str, float]:
+    """Each tag's precision, recall and F1 over words, and the gold words that have it, `n`.
+
+    `predicted` is None for a word without a prediction. Undefined figures are NaN.
+    """
+    golds, told = Counter(gold), Counter(predicted)
+    right = Counter(tag for tag, said in zip(gold, predicted, strict=True) if tag == said)
+    figures: dict[str, float] = {}
+    for tag in tags:
+        scores = agreement(right[tag], golds[tag], told[tag], math.nan)
+        stem = f"tag_{metric_part(tag)}"
+        figures |= {f"{stem}_{name}": scores[name] for name in ("precision", "recall", "f1")}
+        figures[f"{stem}_n"] = float(golds[tag])
+    return figures
+
+
+def sentence_exact(gold: Sequence[np.ndarray], predicted: Sequence[np.ndarray]) -> float:
+    """The share of sentences without a wrong word; those without words do not count."""
+    pairs = [pair for pair in zip(gold, predicted, strict=True) if len(pair[0])]
+    return _share(sum(np.array_equal(*pair) for pair in pairs), len(pairs))
+
+
+def metric_part(name: str) -> str:
+    """A tag or feature as a metric's name may hold it.
+
+    Universal Dependencies' `Number[psor]` becomes `Number.psor`; of any other sign that MLflow does
+    not take, the code remains, so that the tags `,` and `:` stay apart.
+    """
+    layered = re.sub(r"\[(\w+)\]$", r".\1", name)
+    return re.sub(r"[^\w.-]", lambda sign: f"x{ord(sign[0]):02X}", layered)
+
+
+def _share(part: float, whole: float) -> float:
+    return 100 * part / whole if whole else math.nan
+
+
 def chunk_f1(gold: Tags, predicted: Tags) -> float:
     """seqeval on bare tags: takes the first letter for a prefix and merges equal neighbours."""
     if not any(gold):

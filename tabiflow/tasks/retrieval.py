@@ -15,7 +15,7 @@ from torch.nn import functional
 from transformers import AutoModel
 
 from tabiflow import protocol
-from tabiflow.data import Schema
+from tabiflow.data import Data, Schema
 from tabiflow.encoding import Encoded, TextEncoder
 from tabiflow.tasks import sequences
 from tabiflow.tasks.base import Scores
@@ -130,6 +130,11 @@ class Retrieval:
         lists = [np.sort(part).tolist() for part in np.split(found.rank, bounds)]
         relevant = [len(each) for each in lists]
         return Scores(*headline(ranking_scores(found), "ndcg_at_10"), lists, relevant)
+
+    def diagnose(
+        self, scores: Scores, encoded: Encoded, rows: pa.Table, data: Data
+    ) -> Mapping[str, float]:
+        return {}
 
 
 def _numbered(texts: Iterable[str], known: dict[str, int]) -> np.ndarray:

@@ -15,9 +15,10 @@ import torch
 from transformers.utils import logging as transformers_logging
 
 from tabiflow import protocol
-from tabiflow.data import Schema
+from tabiflow.data import Data, Schema
 from tabiflow.encoding import Encoded, Ragged, TextEncoder, max_length, pad
 from tabiflow.errors import DataError, ModelError
+from tabiflow.tasks.base import Scores
 
 MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 IGNORED = -100
@@ -42,6 +43,11 @@ class Sequences:
 
     def weight(self, encoded: Encoded, rows: np.ndarray) -> float:
         return float(len(rows))
+
+    def diagnose(
+        self, scores: Scores, encoded: Encoded, rows: pa.Table, data: Data
+    ) -> Mapping[str, float]:
+        return {}
 
 
 class Texts(Sequences, ABC):
