@@ -223,7 +223,7 @@ def bootstrap(
     values = floats(scores)
     if len(values) < 2:
         return UNKNOWN
-    return _percentiles(resampled_means(values, draws, seed), level)
+    return percentiles(resampled_means(values, draws, seed), level)
 
 
 def bootstrap_of(
@@ -236,7 +236,7 @@ def bootstrap_of(
     if items < 2:
         return UNKNOWN
     found = np.concatenate([metric(weights) for weights in resamples(items, draws, seed)])
-    return _percentiles(found, level)
+    return percentiles(found, level)
 
 
 def paired_bootstrap(
@@ -246,7 +246,7 @@ def paired_bootstrap(
     differences = _differences(a, b)
     if len(differences) < 2:
         return Comparison(mean(differences.tolist()), math.nan, math.nan, math.nan)
-    return _compared(float(np.mean(differences)), resampled_means(differences, draws, seed), level)
+    return compared(float(np.mean(differences)), resampled_means(differences, draws, seed), level)
 
 
 def paired_bootstrap_of(
@@ -263,7 +263,7 @@ def paired_bootstrap_of(
         two_sides(metric, weights, np.zeros_like(weights))
         for weights in resamples(items, draws, seed)
     ]
-    return _compared(float(observed[0]), np.concatenate(found), level)
+    return compared(float(observed[0]), np.concatenate(found), level)
 
 
 def permutation(a: ArrayLike, b: ArrayLike, *, draws: int = DRAWS, seed: int = SEED) -> float:
@@ -288,6 +288,22 @@ def permutation_of(metric: Metric, items: int, *, draws: int = DRAWS, seed: int 
     observed = two_sides(metric, np.ones((1, items)), np.zeros((1, items)))
     found = [two_sides(metric, 1 - swapped, swapped) for swapped in swaps(items, draws, seed)]
     return _exceeding(float(observed[0]), np.concatenate(found), items)
+
+
+def compared(difference: float, found: Floats, level: float = 0.95) -> Comparison:
+    """A difference with what it is in `found`, draws of it: interval, and two-sided p."""
+    low, high = percentiles(found, level)
+    if math.isnan(low):
+        return Comparison(difference, low, high, math.nan)
+    tail = min(int((found <= 0).sum()), int((found >= 0).sum()))
+    return Comparison(difference, low, high, min(1.0, 2 * (tail + 1) / (len(found) + 1)))
+
+
+def percentiles(found: Floats, level: float = 0.95) -> Interval:
+    """The interval that holds the middle of many draws; NaN as soon as one of them is."""
+    outside = (1 - _within(level, "level")) / 2
+    low, high = np.quantile(found, [outside, 1 - outside])
+    return Interval(float(low), float(high))
 
 
 # Many comparisons
@@ -422,20 +438,6 @@ def _exceeding(observed: float, found: Floats, items: int) -> float:
     rounding = 1e-9 * float(np.abs(found).max())
     extreme = int((np.abs(found) >= abs(observed) - rounding).sum())
     return extreme / len(found) if items <= EXACT_ITEMS else (extreme + 1) / (len(found) + 1)
-
-
-def _compared(difference: float, found: Floats, level: float) -> Comparison:
-    low, high = _percentiles(found, level)
-    if math.isnan(low):
-        return Comparison(difference, low, high, math.nan)
-    tail = min(int((found <= 0).sum()), int((found >= 0).sum()))
-    return Comparison(difference, low, high, min(1.0, 2 * (tail + 1) / (len(found) + 1)))
-
-
-def _percentiles(found: Floats, level: float) -> Interval:
-    outside = (1 - _within(level, "level")) / 2
-    low, high = np.quantile(found, [outside, 1 - outside])
-    return Interval(float(low), float(high))
 
 
 def _differences(a: ArrayLike, b: ArrayLike) -> Floats:

@@ -311,6 +311,17 @@ def test_predictions_are_kept_beside_the_run(store):
         record(recorder, trial(split="test"), ending=result)
     [file] = ledger.sqlite_file(store.uri).parent.glob("artifacts/*/artifacts/predictions.json")
     assert file.read_text(encoding="utf-8") == '[{"row": 1, "prediction": "İstanbul"}]'
+    [run] = runs(store, "tags.kind = 'trial'")
+    assert store.predictions([run.info.run_id]) == {run.info.run_id: list(predictions)}
+    assert Tracking(store.uri).artifact(run.info.run_id, "predictions.json") == file.read_text()
+
+
+def test_a_run_without_predictions_has_none(store):
+    with store.recorder(SWEEP) as recorder:
+        record(recorder, trial())
+    [run] = runs(store, "tags.kind = 'trial'")
+    assert store.predictions([run.info.run_id]) == {}
+    assert Tracking(store.uri).artifact(run.info.run_id, "predictions.json") is None
 
 
 def test_errors_are_recorded_without_credentials(store):

@@ -15,8 +15,9 @@ from tabiflow.plan import CellPlan, Plan
 from tabiflow.registry.datasets import DATASETS
 from tabiflow.registry.kinds import KINDS
 from tabiflow.registry.models import MODELS
+from tabiflow.report.appendix import warnings
 from tabiflow.report.content import report
-from tabiflow.report.render import as_json, dumps, number, sections, write
+from tabiflow.report.render import as_json, brief_tables, dumps, number, write
 from tabiflow.spec import Dataset, Model, label
 from tabiflow.trial import Outcome, Status
 
@@ -221,13 +222,18 @@ def _winner(winner: selection.Winner, plan: Plan) -> dict[str, Any]:
 @on_sweep
 @click.option("-o", "folder", type=click.Path(path_type=Path), help="Write the tables here.")
 def report_verb(sweep: Path, rehearse: bool, as_data: bool, folder: Path | None) -> None:
-    """Test scores, averages, winners, openings."""
+    """Test scores beside published ones, intervals and comparisons, winners, openings.
+
+    The files have more than the terminal shows: sensitivity, curves, origins.
+    """
     known = know(sweep, rehearse)
-    made = report(known.plan, known.winners, known.outcomes)
+    book = ledger.open_ledger() if ledger.exists() else None
+    made = report(known.plan, known.winners, known.outcomes, book)
     files = write(made, folder) if folder else []
-    tables = [table(title, header, rows) for title, header, rows in sections(made) if rows]
+    tables = [table(each.title, each.header, each.rows) for each in brief_tables(made)]
     spaced = [each for one in tables for each in (one, "")]
-    say(as_data, as_json(made), *spaced, *(f"wrote {file}" for file in files))
+    warned = (f"warning: {each}" for each in warnings(made))
+    say(as_data, as_json(made), *spaced, *warned, *(f"wrote {file}" for file in files))
 
 
 @click.command()

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from tabiflow.trial import (
     Cell,
@@ -136,6 +136,9 @@ class Ledger(Protocol):
 
     def curves(self, run_ids: Iterable[str]) -> dict[str, list[tuple[int, float]]]:
         """(epoch, validation score) of each run, in order."""
+
+    def predictions(self, run_ids: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
+        """`{row, prediction, reference}` of each test item; runs without them are left out."""
 
     def recorder(
         self, sweep: str, facts: Mapping[str, str] | None = None

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote, urlsplit
 
 from tabiflow.errors import LedgerError
 from tabiflow.ledger.records import Run
@@ -36,6 +36,7 @@ CURVE = """
     SELECT step, CASE WHEN is_nan THEN NULL ELSE value END
     FROM metrics WHERE run_uuid = ? AND key = ? ORDER BY step, timestamp
 """
+ARTIFACTS = "SELECT run_uuid, artifact_uri FROM runs WHERE run_uuid = ?"
 
 
 def check(file: Path) -> None:
@@ -82,6 +83,18 @@ def curves(file: Path, run_ids: Iterable[str], metric: str) -> dict[str, list[tu
             ]
             for run_id in run_ids
         }
+
+
+def artifacts(file: Path, run_ids: Iterable[str]) -> dict[str, Path]:
+    """The folder of each run's artifacts; of a run that keeps them elsewhere, none."""
+    with connection(file) as database:
+        rows = [database.execute(ARTIFACTS, (run_id,)).fetchone() for run_id in run_ids]
+    found = {run_id: urlsplit(address) for run_id, address in filter(None, rows)}
+    return {
+        run_id: Path(unquote(parts.path))
+        for run_id, parts in found.items()
+        if parts.scheme in ("", "file") and parts.path.startswith("/")
+    }
 
 
 @contextmanager

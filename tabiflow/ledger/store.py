@@ -3,13 +3,14 @@
 A SQLite file is read directly; a server through MLflow's client, imported when it is first needed.
 """
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tabiflow.errors import LedgerError
 from tabiflow.ledger import Recorder, home, records, redacted, sqlite, sqlite_file
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from tabiflow.ledger.tracking import Tracking
 
 SCORE = "validation_score"
+PREDICTIONS = "predictions.json"
+"""The artifact of a run that has looked at test."""
 ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # it would stand amid a verb's JSON
@@ -79,6 +82,18 @@ class Store:
         if file is not None:
             return sqlite.curves(file, run_ids, SCORE)
         return {run_id: self.tracking.curve(run_id, SCORE) for run_id in run_ids}
+
+    def predictions(self, run_ids: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
+        asked, file = list(run_ids), sqlite_file(self.uri)
+        places = {} if file is None else sqlite.artifacts(file, asked)
+        read = {run_id: self._artifact(run_id, places.get(run_id)) for run_id in asked}
+        return {run_id: json.loads(text) for run_id, text in read.items() if text is not None}
+
+    def _artifact(self, run_id: str, place: Path | None) -> str | None:
+        if place is None:
+            return self.tracking.artifact(run_id, PREDICTIONS)
+        file = place / PREDICTIONS
+        return file.read_text(encoding="utf-8") if file.is_file() else None
 
     @contextmanager
     def recorder(self, sweep: str, facts: Mapping[str, str] | None = None) -> Iterator[Recorder]:

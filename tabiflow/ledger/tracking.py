@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPException
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
@@ -218,6 +220,14 @@ class Tracking:
 
     def attach(self, run_id: str, name: str, content: Sequence[Mapping[str, Any]]) -> None:
         self._client.log_text(run_id, json.dumps(content, ensure_ascii=False), name)
+
+    def artifact(self, run_id: str, name: str) -> str | None:
+        """Its text; None when the run has none of this name."""
+        if name not in {each.path for each in self._client.list_artifacts(run_id)}:
+            return None
+        with TemporaryDirectory() as folder:
+            place = self._client.download_artifacts(run_id, name, folder)
+            return Path(place).read_text(encoding="utf-8")
 
     def _experiments(self, sweep: str | None = None) -> dict[str, str]:
         """Ids and names; one sweep's, or all."""

@@ -1,4 +1,4 @@
-"""Outcomes -> the tables that people publish. `content` computes, `render` writes."""
+"""Outcomes -> the tables and plots that people publish. `content` computes, `render` writes."""
 
 from tabiflow.report.content import Report, report
 from tabiflow.report.render import write

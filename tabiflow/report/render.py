@@ -1,44 +1,88 @@
-"""A report as Markdown, CSV and JSON files, and as tables for a terminal."""
+"""A report as files: Markdown, LaTeX, CSV, JSON and a page for a browser; all of one content."""
 
 import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from tabiflow.errors import UserError
+from tabiflow.published import tabibench
+from tabiflow.report import appendix, tables, typeset
 from tabiflow.report.content import Report
+from tabiflow.report.page import page
+from tabiflow.report.paper import paper_tables
+from tabiflow.report.tables import Table, number
 
-Row = Sequence[str]
+__all__ = ["all_tables", "as_json", "brief_tables", "dumps", "markdown", "number", "write"]
 
 
 def as_json(report: Report) -> dict[str, Any]:
     """The report for other tools; unknown is null."""
+    content = {
+        name: [asdict(each) for each in getattr(report, name)]
+        for name in (
+            "models",
+            "datasets",
+            "scores",
+            "categories",
+            "averages",
+            "comparisons",
+            "ties",
+            "openings",
+            "exclusions",
+            "settings",
+            "edges",
+            "curves",
+            "revisions",
+        )
+    }
+    # No test item was seen: how many there are is not known.
+    for each in (*content["scores"], *content["openings"]):
+        each["n"] = each["n"] or None
     return {
         "sweep": report.sweep,
-        "scores": [asdict(each) for each in report.scores],
-        "categories": [asdict(each) for each in report.categories],
+        **content,
         "average": dict(report.average),
-        "winners": [
-            {
-                "model": winner.cell.model,
-                "dataset": winner.cell.dataset,
-                "trial": winner.trial.id,
-                "params": winner.trial.settings,
-                "validation": winner.score,
-                "epoch": winner.epoch,
-                "ties": winner.ties,
-                "complete": winner.complete,
-            }
-            for winner in report.winners
-        ],
-        "openings": [asdict(each) for each in report.openings],
+        "winners": [_winner(each) for each in report.winners],
+        "published": _published(report),
+        "draws": report.draws,
+        "warnings": list(appendix.warnings(report)),
         "unfinished": dict(report.unfinished),
         "provenance": dict(report.provenance),
     }
+
+
+def _winner(winner: Any) -> dict[str, Any]:
+    return {
+        "model": winner.cell.model,
+        "dataset": winner.cell.dataset,
+        "trial": winner.trial.id,
+        "params": winner.trial.settings,
+        "validation": winner.score,
+        "epoch": winner.epoch,
+        "ties": winner.ties,
+        "complete": winner.complete,
+    }
+
+
+def _published(report: Report) -> list[dict[str, Any]]:
+    """What others have measured on the sweep's data sets, and how it differs."""
+    facts = tabibench()
+    return [
+        {
+            "model": model,
+            "dataset": row.name,
+            "test": facts.score(model, row.name),
+            "differences": [each.note for each in facts.differences_of(row.name, model)],
+        }
+        for row in report.datasets
+        for model in facts.models
+        if facts.score(model, row.name) is not None
+    ]
 
 
 def dumps(content: Any, indent: int | None = 2) -> str:
@@ -56,12 +100,52 @@ def _known(content: Any) -> Any:
     return content
 
 
+def brief_tables(report: Report) -> list[Table]:
+    """What a terminal shows; the files have the rest."""
+    compared = tables.comparison_tables(report)
+    found = [
+        *paper_tables(report),
+        tables.score_table(report),
+        *compared[:1],
+        appendix.winner_table(report),
+        appendix.opening_table(report),
+        appendix.origin_tables(report)[0],
+    ]
+    return [each for each in found if each.rows]
+
+
+def all_tables(report: Report) -> list[Table]:
+    found = [
+        *paper_tables(report),
+        tables.score_table(report),
+        tables.average_table(report),
+        tables.figure_table(report),
+        *tables.comparison_tables(report),
+        tables.tie_table(report),
+        appendix.winner_table(report),
+        appendix.setting_table(report),
+        appendix.edge_table(report),
+        appendix.opening_table(report),
+        appendix.exclusion_table(report),
+        *appendix.origin_tables(report),
+    ]
+    return [each for each in found if each.rows]
+
+
+def markdown(report: Report) -> str:
+    return typeset.markdown(report.sweep, appendix.warnings(report), all_tables(report))
+
+
 def write(report: Report, folder: Path) -> list[Path]:
-    """report.md, report.json and scores.csv; each is whole or absent. Raises UserError."""
+    """Each file is whole or absent. Raises UserError."""
+    content, shown = as_json(report), all_tables(report)
+    warned = list(appendix.warnings(report))
     files = {
-        "report.md": markdown(report),
-        "report.json": dumps(as_json(report)),
-        "scores.csv": _csv(report),
+        "report.html": page(report, warned, shown),
+        "report.md": typeset.markdown(report.sweep, warned, shown),
+        "report.tex": typeset.latex(report.sweep, warned, shown),
+        "report.json": dumps(content),
+        **{f"{name}.csv": _csv(content[name]) for name in CSV if content[name]},
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -70,136 +154,32 @@ def write(report: Report, folder: Path) -> list[Path]:
         raise UserError(f"cannot be written: {error.strerror}", where=str(folder)) from error
 
 
+CSV = ("scores", "categories", "averages", "comparisons", "winners", "settings", "published")
+
+
 def _replace(file: Path, text: str) -> Path:
     draft = file.with_name(f".{file.name}.part")
     draft.write_text(text, encoding="utf-8")
     return draft.replace(file)
 
 
-def _csv(report: Report) -> str:
+def _csv(records: Sequence[Mapping[str, Any]]) -> str:
+    rows = [_flat(each) for each in records]
     out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(("model", "dataset", "category", "metric", "test", "deviation", "n", "seeds"))
-    for each in report.scores:
-        figures = ["" if math.isnan(value) else value for value in (each.test, each.deviation)]
-        seeds = " ".join(map(str, each.seeds))
-        writer.writerow(
-            (each.model, each.dataset, each.category, each.metric, *figures, each.n or "", seeds)
-        )
+    writer = csv.DictWriter(out, list(dict.fromkeys(name for row in rows for name in row)))
+    writer.writeheader()
+    writer.writerows(rows)
     return out.getvalue()
 
 
-def markdown(report: Report) -> str:
-    """The whole report as one page."""
-    parts = [f"# {report.sweep}", *_warnings(report)]
-    for title, header, rows in sections(report):
-        parts += [f"## {title}", _table(header, rows)]
-    return "\n\n".join(parts) + "\n"
-
-
-def _warnings(report: Report) -> Iterable[str]:
-    if report.unfinished:
-        counts = ", ".join(f"{count} {state}" for state, count in report.unfinished.items())
-        yield f"**Not final:** {counts} trials are not done."
-    reopened = sum(bool(each.reason) for each in report.openings)
-    if reopened:
-        yield f"**Reopened:** {reopened} of {len(report.openings)} openings of a test split."
-
-
-def sections(report: Report) -> list[tuple[str, Row, list[Row]]]:
-    """Title, header and rows of each table."""
-    models = list(report.average)
-    return [
-        ("Average of the categories", ("category", *models), _category_rows(report, models)),
-        ("Test scores", ("data set", "metric", "n", *models), _score_rows(report, models)),
-        (
-            "Winners, chosen on validation",
-            ("model", "data set", "configuration", "validation", "epoch", "ties"),
-            _winner_rows(report),
-        ),
-        (
-            "Openings of the test split",
-            ("opened", "by", "model", "data set", "seed", "validation", "test", "reopened because"),
-            _opening_rows(report),
-        ),
-        (
-            "Provenance",
-            ("what", "value"),
-            [(key, value) for key, value in report.provenance.items()],
-        ),
-    ]
-
-
-def _category_rows(report: Report, models: Sequence[str]) -> list[Row]:
-    cells = {(each.category, each.model): each.test for each in report.categories}
-    names = dict.fromkeys(each.category for each in report.categories)
-    rows: list[Row] = [
-        (name, *(number(cells.get((name, model), math.nan)) for model in models)) for name in names
-    ]
-    return [*rows, ("average", *(number(report.average[model]) for model in models))]
-
-
-def _score_rows(report: Report, models: Sequence[str]) -> list[Row]:
-    cells = {(each.dataset, each.model): each for each in report.scores}
-    heads = {each.dataset: each for each in report.scores}
-    sizes = {each.dataset: each.n for each in report.scores if each.n}
-    return [
-        (
-            name,
-            head.metric,
-            str(sizes.get(name, "–")),
-            *(_with_deviation(cells.get((name, model))) for model in models),
-        )
-        for name, head in heads.items()
-    ]
-
-
-def _with_deviation(score: Any) -> str:
-    if score is None or math.isnan(score.test):
-        return "–"
-    spread = "" if math.isnan(score.deviation) else f" ± {score.deviation:.2f}"
-    return f"{score.test:.2f}{spread}"
-
-
-def _winner_rows(report: Report) -> list[Row]:
-    return [
-        (
-            winner.cell.model,
-            winner.cell.dataset,
-            ", ".join(f"{key} {value}" for key, value in winner.trial.settings.items()),
-            number(winner.score) + ("" if winner.complete else " (incomplete)"),
-            str(winner.epoch),
-            str(winner.ties),
-        )
-        for winner in report.winners
-    ]
-
-
-def _opening_rows(report: Report) -> list[Row]:
-    return [
-        (
-            each.opened_at,
-            each.opened_by,
-            each.model,
-            each.dataset,
-            str(each.seed),
-            number(each.validation),
-            number(each.test),
-            each.reason,
-        )
-        for each in report.openings
-    ]
-
-
-def number(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.2f}"
-
-
-def _table(header: Row, rows: Sequence[Row]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(_escape(cell) for cell in line) + " |" for line in lines)
-
-
-def _escape(cell: str) -> str:
-    """A pipe or a line break would end the cell."""
-    return cell.replace("|", "\\|").replace("\n", " ")
+def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
+    """One value a column: lists joined by blanks, unknown left empty."""
+    flat: dict[str, Any] = {}
+    for name, value in _known(record).items():
+        if isinstance(value, Mapping):
+            flat |= {f"{name}_{key}": each for key, each in _flat(value).items()}
+        elif isinstance(value, list):
+            flat[name] = " ".join(map(str, value))
+        else:
+            flat[name] = value
+    return flat
