@@ -125,11 +125,12 @@ def _square(cell: CellPlan, work: Work | None) -> CellProgress:
     """What the session runs again is no longer failed or held."""
     again = Counter(cell.state(trial) for trial in work.trials) if work else Counter()
     samples = work.samples if work else 0
+    held = len(cell.having("held")) + cell.to_come - cell.drawable
     square = CellProgress(
-        size=cell.size,
-        done=cell.counts["known"],
-        failed=cell.counts["failed"] - again["failed"],
-        held=max(0, cell.counts["held"] - again["held"] - samples),
+        size=len(cell.distinct) + cell.to_come,
+        done=len(cell.having("known")),
+        failed=len(cell.having("failed")) - again["failed"],
+        held=max(0, held - again["held"] - samples),
         waiting=again.total() + samples,
     )
     for outcome in cell.outcomes.values():

@@ -198,7 +198,8 @@ class Driver(tune.Callback):  # type: ignore[misc]
 
     def _begin(self, attempt: Attempt) -> None:
         self._begun[attempt.trial.id] = attempt
-        self._recorder.start(attempt.trial, attempt.number, _label(attempt))
+        tags = _aliases(attempt)
+        self._recorder.start(attempt.trial, attempt.number, _label(attempt), tags)
 
     def _epoch(self, attempt: Attempt, epoch: Epoch) -> None:
         trial = attempt.trial
@@ -237,6 +238,14 @@ def _error_of(trial: TuneTrial) -> BaseException:
         return RuntimeError("Tune could not go on with the trial")
     error: BaseException = cloudpickle.loads(Path(trial.pickled_error_file).read_bytes())
     return error
+
+
+def _aliases(attempt: Attempt) -> dict[str, str]:
+    """The trials that need no run of their own, once this one has its end."""
+    equal = attempt.work.cell.equal_to(attempt.trial)
+    if equal is None:
+        return {}
+    return {"aliases": ", ".join(each.id for each in equal.aliases), "aliases_proof": equal.proof}
 
 
 def _label(attempt: Attempt) -> str:

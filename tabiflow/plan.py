@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from tabiflow.protocol import Params
+from tabiflow.protocol import FP32_LOST, Params, decay_is_lost
 from tabiflow.registry import Grid
 from tabiflow.registry.kinds import KINDS
 from tabiflow.spec import Dataset, Model, Space, Sweep, configured
@@ -40,18 +40,57 @@ class Study:
 
 
 @dataclass(frozen=True)
+class Equal:
+    """Trials of one cell that are proven to give the same weights, bit for bit."""
+
+    run: Trial
+    """The one that is run: the first in grid order, but for one that is finished already."""
+    aliases: tuple[Trial, ...]
+    """The others, whose outcome is its outcome."""
+    proof: str
+
+
+@dataclass(frozen=True)
+class Winner:
+    """The best configuration of a cell by its validation score."""
+
+    cell: Cell
+    trial: Trial
+    """Of the first seed; the other seeds share its configuration."""
+    final: Trial
+    """What confirming trials repeat, but for their seed and split: `trial`, or the same for as
+    many epochs as it has recorded where the sweep says `fixed_epochs`."""
+    score: float
+    """Mean of the headline metric over the sweep's seeds, at each trial's kept epoch."""
+    epoch: int
+    """The kept epoch of `trial`."""
+    ties: int
+    """Other configurations with exactly this score; the first in grid order was taken."""
+    candidates: int
+    complete: bool
+    """False while trials of the cell are missing: another configuration may yet win."""
+
+
+@dataclass(frozen=True)
 class CellPlan:
     """One model on one data set: the trials that compete, and what is known of them."""
 
     model: Model
     dataset: Dataset
     trials: tuple[Trial, ...]
-    """In grid order; of a sampled cell those that the ledger already knows, oldest first."""
+    """In grid order; of a sampled cell those that the ledger already knows, oldest first; of a
+    sweep of winners the confirming ones."""
     varying: tuple[str, ...]
     """What differs between the trials: their names show it."""
     outcomes: Mapping[str, Outcome]
     study: Study | None = None
     hold: Hold | None = None
+    asked: int = 0
+    """Trials asked for, where some have no id yet: samples, confirming trials of a later winner."""
+    origin: Winner | None = None
+    """In a sweep of winners: what the cell won in the sweep named there, as it is trained here."""
+    awaits: str = ""
+    """In a sweep of winners: why there is no `origin`."""
 
     @property
     def cell(self) -> Cell:
@@ -59,10 +98,44 @@ class CellPlan:
 
     @property
     def size(self) -> int:
-        return max(len(self.trials), self.study.samples if self.study else 0)
+        return max(len(self.trials), self.asked)
+
+    @cached_property
+    def equal(self) -> tuple[Equal, ...]:
+        """Classes of more than one trial. Samples are drawn to be run, so none is merged."""
+        classes: dict[str, list[Trial]] = {}
+        for trial in self.trials if self.study is None else ():
+            classes.setdefault(_undecayed(trial).id, []).append(trial)
+        return tuple(self._merged(each) for each in classes.values() if len(each) > 1)
+
+    def _merged(self, trials: Sequence[Trial]) -> Equal:
+        finished = (each for each in trials if each.id in self.outcomes)
+        run = next((each for each in finished if self.outcomes[each.id].finished), trials[0])
+        return Equal(run, tuple(each for each in trials if each is not run), _proof(trials))
+
+    @cached_property
+    def _runs(self) -> dict[str, Trial]:
+        return {alias.id: each.run for each in self.equal for alias in each.aliases}
+
+    def run_of(self, trial: Trial) -> Trial:
+        """The trial itself, or the one that is run in its place."""
+        return self._runs.get(trial.id, trial)
+
+    def outcome(self, trial: Trial) -> Outcome | None:
+        return self.outcomes.get(self.run_of(trial).id)
+
+    def equal_to(self, trial: Trial) -> Equal | None:
+        """The class that the trial is run for."""
+        return next((each for each in self.equal if each.run.id == trial.id), None)
+
+    @property
+    def distinct(self) -> tuple[Trial, ...]:
+        """The trials without those that another one is run for."""
+        return tuple(trial for trial in self.trials if trial.id not in self._runs)
 
     def state(self, trial: Trial) -> State:
-        outcome = self.outcomes.get(trial.id)
+        """An alias is where the trial is that is run for it."""
+        outcome = self.outcome(trial)
         if outcome is not None and outcome.finished:
             return "known"
         if outcome is not None and outcome.status is Status.FAILED:
@@ -70,26 +143,38 @@ class CellPlan:
         return "held" if self.hold is not None and self.hold.covers(trial) else "todo"
 
     def having(self, *states: State) -> tuple[Trial, ...]:
-        return tuple(trial for trial in self.trials if self.state(trial) in states)
+        """The distinct trials in one of these states."""
+        return tuple(trial for trial in self.distinct if self.state(trial) in states)
 
     @property
-    def unsampled(self) -> int:
+    def to_come(self) -> int:
+        """Trials asked for that have no id yet."""
         return self.size - len(self.trials)
+
+    @property
+    def drawable(self) -> int:
+        """Those of them that may be drawn now; a held cell draws none."""
+        if self.study is None or (self.hold is not None and self.hold.covers(self.study.template)):
+            return 0
+        return self.to_come
 
     @cached_property
     def counts(self) -> dict[State, int]:
         counts: dict[State, int] = {"known": 0, "failed": 0, "held": 0, "todo": 0}
         for trial in self.trials:
             counts[self.state(trial)] += 1
-        # Samples that were never drawn have no id; a held cell draws none.
-        template = self.study.template if self.study else None
-        blocked = template is not None and self.hold is not None and self.hold.covers(template)
-        counts["held" if blocked else "todo"] += self.unsampled
+        blocked = self.study is not None and not self.drawable
+        counts["held" if blocked else "todo"] += self.to_come
         return counts
 
     @property
     def complete(self) -> bool:
         return self.counts["known"] == self.size
+
+    @property
+    def decided(self) -> bool:
+        """Whether no missing trial can change its winner."""
+        return self.origin is not None or (self.complete and not self.awaits)
 
 
 @dataclass(frozen=True)
@@ -111,7 +196,8 @@ class Plan:
             for state in ("todo", "known", "failed", "held")
         }
         size = sum(cell.size for cell in self.cells)
-        return {"trials": size, **sums, "distinct": size, "cells": len(self.cells)}
+        distinct = sum(len(cell.distinct) + cell.to_come for cell in self.cells)
+        return {"trials": size, **sums, "distinct": distinct, "cells": len(self.cells)}
 
     @property
     def models(self) -> list[str]:
@@ -198,6 +284,7 @@ def _cell_plan(
         outcomes={each.trial.id: each for each in known if each.trial.id in ids},
         study=study,
         hold=next((hold for hold in holds if hold.covers(base)), None),
+        asked=space.samples or 0,
     )
 
 
@@ -206,6 +293,21 @@ def _grid(base: Trial, space: Space, seeds: Sequence[int]) -> Iterator[Trial]:
         params, protocol = configured(base.protocol, settings)
         for seed in seeds:
             yield replace(base, params=params, protocol=protocol, seed=seed)
+
+
+def _undecayed(trial: Trial) -> Trial:
+    """The same trial without weight decay, where its decay changes no weight."""
+    if not decay_is_lost(trial.params, trial.protocol):
+        return trial
+    return replace(trial, params=trial.params.model_copy(update={"weight_decay": 0.0}))
+
+
+def _proof(trials: Sequence[Trial]) -> str:
+    largest = max(each.params.learning_rate * each.params.weight_decay for each in trials)
+    return (
+        f"learning_rate x weight_decay is at most {largest:.3g}, below 2^-25 = {FP32_LOST:.3g}: "
+        "in fp32 every step multiplies the weights by exactly 1"
+    )
 
 
 def _sampled(study: Study, known: Sequence[Outcome]) -> list[Trial]:

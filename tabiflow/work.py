@@ -25,11 +25,11 @@ class Work:
 
 
 def missing(plan: Plan) -> tuple[Work, ...]:
-    """What `sweep` runs: everything without an end, but for the rest of held cells."""
-    return _some(
-        Work(cell, cell.having("todo"), cell.counts["todo"] - len(cell.having("todo")))
-        for cell in plan.cells
-    )
+    """What `sweep` runs: everything without an end, but for the rest of held cells. Of winners
+    nothing: their trials need openings."""
+    if plan.sweep.winners_of is not None:
+        return ()
+    return _some(Work(cell, cell.having("todo"), cell.drawable) for cell in plan.cells)
 
 
 def spoiled(
@@ -59,7 +59,7 @@ def _again(cell: CellPlan, outcomes: Mapping[str, Outcome], kinds: Sequence[str]
     chosen = {id: kind for id, kind in blamed.items() if not kinds or kind in kinds}
     trials = tuple(trial for trial in cell.trials if trial.id in chosen)
     undrawn = cell.hold is not None and (not kinds or cell.hold.kind in kinds)
-    return Work(cell, trials, cell.unsampled if undrawn else 0)
+    return Work(cell, trials, cell.to_come if undrawn else 0)
 
 
 def _blamed(cell: CellPlan, outcomes: Mapping[str, Outcome]) -> dict[str, FailureKind | None]:
@@ -71,9 +71,7 @@ def _blamed(cell: CellPlan, outcomes: Mapping[str, Outcome]) -> dict[str, Failur
     ended_badly = {
         outcome.trial.slot: outcome.kind
         for outcome in outcomes.values()
-        if outcome.trial.cell == cell.cell
-        and outcome.trial.split == "validation"
-        and outcome.status in (Status.FAILED, Status.KILLED)
+        if outcome.trial.cell == cell.cell and outcome.status in (Status.FAILED, Status.KILLED)
     }
     waiting = cell.having("failed", "held", "todo")
     holding = cell.hold.kind if cell.hold else _replaced(cell, ended_badly)

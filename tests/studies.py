@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tabiflow.plan import Plan, plan
+from tabiflow.plan import Plan
 from tabiflow.registry import resolve
+from tabiflow.selection import planned as plan
 from tabiflow.spec import Sweep
 from tabiflow.trial import Hold, Outcome, Status, Trial
 

@@ -199,7 +199,7 @@ def test_a_hold_leaves_what_is_known_or_failed(tmp_path: Path) -> None:
 def test_a_sampled_cell_asks_for_trials_that_have_no_id_yet(tmp_path: Path) -> None:
     cell = _cell(tmp_path, search=searched(**RANGE, samples=5))
 
-    assert (cell.trials, cell.size, cell.unsampled) == ((), 5, 5)
+    assert (cell.trials, cell.size, cell.to_come) == ((), 5, 5)
     assert cell.counts == {"known": 0, "failed": 0, "held": 0, "todo": 5}
 
 

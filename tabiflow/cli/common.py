@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tabiflow import data, ledger, selection
-from tabiflow.plan import Plan, plan
+from tabiflow.plan import Plan
 from tabiflow.registry import Grid, resolve
 from tabiflow.report.render import dumps
 from tabiflow.spec import Sweep
@@ -44,10 +44,11 @@ def know(file: Path, rehearse: bool, *, check: bool = True) -> Known:
         for dataset in grid.datasets:
             data.check(dataset, grid.places[dataset.name])
     if not ledger.exists():
-        return Known(sweep, grid, plan(sweep, grid), {})
+        return Known(sweep, grid, selection.planned(sweep, grid), {})
     book = ledger.open_ledger()
     outcomes = book.outcomes()
-    return Known(sweep, grid, plan(sweep, grid, outcomes, book.holds(sweep.name)), outcomes)
+    plan = selection.planned(sweep, grid, outcomes, book.holds(sweep.name))
+    return Known(sweep, grid, plan, outcomes)
 
 
 def on_sweep(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,6 +1,6 @@
 """The verbs that look: they start nothing and change nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,8 @@ from tabiflow.trial import Outcome, Status
 
 @click.command(name="plan")
 @on_sweep
-def plan_verb(sweep: Path, rehearse: bool, as_data: bool) -> None:
+@click.option("--explain", is_flag=True, help="Also which trials are proven equal, and why.")
+def plan_verb(sweep: Path, rehearse: bool, as_data: bool, explain: bool) -> None:
     """What the sweep asks for, and what is left to run. Runs nothing."""
     known = know(sweep, rehearse)
     counts = known.plan.counts
@@ -33,6 +34,8 @@ def plan_verb(sweep: Path, rehearse: bool, as_data: bool) -> None:
         "sweep": known.sweep.name,
         "models": known.plan.models,
         "datasets": known.plan.datasets,
+        **_waiting(known),
+        **({"equal": list(_equal(known.plan))} if explain else {}),
     }
     rows = [
         (name, *(_square(known.plan, model, name) for model in known.plan.models))
@@ -44,7 +47,52 @@ def plan_verb(sweep: Path, rehearse: bool, as_data: bool) -> None:
         table("", ("todo of all", *known.plan.models), rows),
         f"\n{counts['trials']} trials in {counts['cells']} cells: {counts['todo']} to do, "
         f"{counts['known']} known, {counts['failed']} failed, {counts['held']} held",
+        *_merged_lines(known.plan, explain),
+        *_origin_lines(known),
     )
+
+
+def _merged_lines(plan: Plan, explain: bool) -> Iterator[str]:
+    merged = plan.counts["trials"] - plan.counts["distinct"]
+    if merged and not explain:
+        yield f"{merged} of them are proven equal to another, which is run for them: --explain"
+    for each in _equal(plan) if explain else ():
+        cell = f"{each['model']} x {each['dataset']}"
+        run = f"{each['run']} [{each['configuration']}]"
+        yield f"\n{cell}: {run} is run for {', '.join(each['aliases'])}: {each['proof']}"
+
+
+def _equal(plan: Plan) -> Iterator[dict[str, Any]]:
+    for cell in plan.cells:
+        for each in cell.equal:
+            yield {
+                "model": cell.model.name,
+                "dataset": cell.dataset.name,
+                "run": each.run.id,
+                "configuration": label(each.run.point(cell.varying), cell.varying),
+                "aliases": [alias.id for alias in each.aliases],
+                "proof": each.proof,
+            }
+
+
+def _waiting(known: Known) -> dict[str, Any]:
+    """Of a sweep of winners: which sweep's, and the cells that have none there yet."""
+    if known.sweep.winners_of is None:
+        return {}
+    cells = [
+        {"model": cell.model.name, "dataset": cell.dataset.name, "reason": cell.awaits}
+        for cell in known.plan.cells
+        if cell.awaits
+    ]
+    return {"winners_of": known.sweep.winners_of.sweep.name, "waiting": cells}
+
+
+def _origin_lines(known: Known) -> Iterator[str]:
+    found = _waiting(known)
+    if found:
+        yield f"they confirm winners of {found['winners_of']}: `tabiflow confirm` runs them"
+    for each in found.get("waiting", ()):
+        yield f"waiting: {each['model']} x {each['dataset']}: {each['reason']}"
 
 
 def _square(plan: Plan, model: str, dataset: str) -> str:
@@ -68,13 +116,15 @@ def status(sweep: Path, rehearse: bool, as_data: bool) -> None:
         for each in content["cells"]
     ]
     header = ("model", "data set", "done", "todo", "failed", "best validation")
-    say(as_data, content, table("", header, rows), status_line(known))
+    say(as_data, content, table("", header, rows), status_line(known), *_origin_lines(known))
 
 
 def status_content(known: Known) -> dict[str, Any]:
-    mine = [outcome for cell in known.plan.cells for outcome in cell.outcomes.values()]
-    running = sum(outcome.status is Status.RUNNING for outcome in mine)
-    pruned = sum(outcome.status is Status.PRUNED for outcome in mine)
+    ends = [cell.outcome(trial) for cell in known.plan.cells for trial in cell.trials]
+    running, pruned = (
+        sum(end is not None and end.status is status for end in ends)
+        for status in (Status.RUNNING, Status.PRUNED)
+    )
     counts = known.plan.counts
     best = {winner.cell: winner for winner in known.winners}
     return {
@@ -88,6 +138,7 @@ def status_content(known: Known) -> dict[str, Any]:
             "todo": counts["todo"] - running,
         },
         "cells": [_cell_status(cell, best.get(cell.cell)) for cell in known.plan.cells],
+        **_waiting(known),
     }
 
 
@@ -162,7 +213,7 @@ def _failed(known: Known) -> list[Outcome]:
         and outcome.trial.cell in cells
         and outcome.status is Status.FAILED
     ]
-    return planned + confirming
+    return list({outcome.trial.id: outcome for outcome in planned + confirming}.values())
 
 
 def _failure(outcome: Outcome) -> dict[str, Any]:
@@ -197,7 +248,10 @@ def select(sweep: Path, rehearse: bool, as_data: bool) -> None:
     ]
     missing = len(known.plan.cells) - len(chosen)
     line = f"\n{len(chosen)} winners" + (f", {missing} cells without a score" if missing else "")
-    say(as_data, {"winners": chosen}, table("", header, rows), line)
+    found = _waiting(known)
+    if found:
+        line += f"; taken from {found['winners_of']}, with their validation scores there"
+    say(as_data, {"winners": chosen, **found}, table("", header, rows), line)
 
 
 def _winner(winner: selection.Winner, plan: Plan) -> dict[str, Any]:

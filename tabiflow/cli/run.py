@@ -1,9 +1,9 @@
 """The verbs that run trials: sweep, resubmit, confirm."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import click
 from rich.table import Table
@@ -23,9 +23,9 @@ from tabiflow.cli.common import (
 )
 from tabiflow.cli.read import status_content, status_line
 from tabiflow.errors import UserError
-from tabiflow.report.content import OpeningRecord, opening_record
+from tabiflow.report.content import opening_record
 from tabiflow.report.render import number
-from tabiflow.trial import FailureKind
+from tabiflow.trial import FailureKind, Opening, Outcome, Trial
 from tabiflow.work import Work, confirming, missing, spoiled
 
 KINDS_OF_FAILURE = get_args(FailureKind)
@@ -92,7 +92,15 @@ def sweep(
     """Run what is missing. Running it again runs nothing twice."""
     session = Session(sweep, rehearse, workers, address)
     interrupted = session.run(lambda known: missing(known.plan))
-    return _conclude(session.know(), as_data, interrupted)
+    known = session.know()
+    if known.sweep.winners_of is not None:
+        say(as_data, status_content(known), _nothing_to_train(known, sweep))
+        return 0
+    return _conclude(known, as_data, interrupted)
+
+
+def _nothing_to_train(known: Known, file: Path) -> str:
+    return f"{known.sweep.name} has confirming trials only: `tabiflow confirm {file}` runs them"
 
 
 @click.command()
@@ -111,10 +119,20 @@ def resubmit(
 ) -> int:
     """Run failed, held and killed trials again."""
     session = Session(sweep, rehearse, workers, address)
-    interrupted = session.run(
-        lambda known: spoiled(known.plan, known.outcomes, kinds), release=True
-    )
+    interrupted = session.run(lambda known: _spoiled(known, kinds), release=True)
     return _conclude(session.know(), as_data, interrupted)
+
+
+def _spoiled(known: Known, kinds: Sequence[str]) -> tuple[Work, ...]:
+    work = spoiled(known.plan, known.outcomes, kinds)
+    if known.sweep.winners_of is None:
+        return work
+    refused = _confirmation(known).conflicts
+    return tuple(
+        replace(each, openings=_openings(each.trials))
+        for each in work
+        if each.cell.cell not in refused
+    )
 
 
 def _conclude(known: Known, as_data: bool, interrupted: bool) -> int:
@@ -122,6 +140,8 @@ def _conclude(known: Known, as_data: bool, interrupted: bool) -> int:
     if interrupted:
         return INTERRUPTED
     counts = known.plan.counts
+    if known.sweep.winners_of is not None:
+        return FAILED if counts["failed"] or counts["held"] else 0
     return FAILED if counts["known"] < counts["trials"] else 0
 
 
@@ -143,10 +163,11 @@ def confirm(
     session = Session(sweep, rehearse, workers, address)
     before = _confirmation(session.know())
     interrupted = session.run(lambda known: _confirming(known, incomplete, reopen))
-    after = _confirmation(session.know())
-    found = [opening_record(outcome) for outcome in after.done]
-    content = [{key: getattr(each, key) for key in OPENING_KEYS} for each in found]
-    say(as_data, {"openings": content}, _openings_table(found), _confirmed_line(before, after))
+    known = session.know()
+    after, name = _confirmation(known), known.sweep.name
+    content = [_opened(outcome, name) for outcome in after.done]
+    line = _confirmed_line(before, after, name)
+    say(as_data, {"openings": content}, _openings_table(content), line)
     if interrupted:
         return INTERRUPTED
     return FAILED if after.todo else 0
@@ -157,28 +178,43 @@ OPENING_KEYS = (
 )
 
 
-def _openings_table(found: Sequence[OpeningRecord]) -> Table:
+def _opened(outcome: Outcome, sweep: str) -> dict[str, Any]:
+    record = opening_record(outcome)
+    fields = {key: getattr(record, key) for key in OPENING_KEYS}
+    return {**fields, "sweep": outcome.sweep, "reused": outcome.sweep != sweep}
+
+
+def _openings_table(found: Sequence[Mapping[str, Any]]) -> Table:
     header = ("model", "data set", "seed", "metric", "validation", "test", "n", "opened")
     rows = [
         (
-            *(each.model, each.dataset, str(each.seed), each.metric),
-            *(number(each.validation), number(each.test), str(each.n), each.opened_at),
+            *(each["model"], each["dataset"], str(each["seed"]), each["metric"]),
+            *(number(each["validation"]), number(each["test"]), str(each["n"])),
+            each["opened_at"] + (f" by {each['sweep']}, reused" if each["reused"] else ""),
         )
         for each in found
     ]
     return table("", header, rows)
 
 
-def _confirmed_line(before: selection.Confirmation, after: selection.Confirmation) -> str:
+def _confirmed_line(
+    before: selection.Confirmation, after: selection.Confirmation, sweep: str
+) -> str:
     new = len(after.done) - len(before.done)
+    reused = sorted({each.sweep for each in after.done} - {sweep})
+    theirs = sum(each.sweep != sweep for each in after.done)
+    told = f", {theirs} of them reused from {', '.join(reused)}" if reused else ""
     missing = f", {len(after.todo)} have no score" if after.todo else ""
-    return f"\n{new} openings finished now, {len(before.done)} before{missing}"
+    return f"\n{new} openings finished now, {len(before.done)} before{told}{missing}"
 
 
 def _confirming(known: Known, incomplete: bool, reopen: str | None) -> tuple[Work, ...]:
     trials = _confirmable(known, incomplete, reopen).todo
-    openings = {trial.id: provenance.opening(trial.id, reopen or "") for trial in trials}
-    return confirming(known.plan, trials, openings)
+    return confirming(known.plan, trials, _openings(trials, reopen or ""))
+
+
+def _openings(trials: Sequence[Trial], reason: str = "") -> dict[str, Opening]:
+    return {trial.id: provenance.opening(trial.id, reason) for trial in trials}
 
 
 def _confirmation(known: Known) -> selection.Confirmation:
@@ -190,14 +226,14 @@ def _confirmation(known: Known) -> selection.Confirmation:
 def _confirmable(known: Known, incomplete: bool, reopen: str | None) -> selection.Confirmation:
     """Raises UserError where confirming now would not be honest."""
     if not known.winners:
-        raise UserError("no cell has a score yet", hint="run `tabiflow sweep` first")
+        raise UserError("no cell has a score yet", hint=_first_of_all(known))
     chosen = {winner.cell: winner for winner in known.winners}
-    unfinished = [cell for cell in known.plan.cells if not cell.complete]
+    unfinished = [cell for cell in known.plan.cells if not cell.decided]
     if unfinished and not incomplete:
         first = unfinished[0]
         raise UserError(
             f"{len(unfinished)} cells are incomplete, the first is {first.model.name} x "
-            f"{first.dataset.name}: another configuration may yet win",
+            f"{first.dataset.name}: {first.awaits or 'another configuration may yet win'}",
             hint="finish the sweep, or confirm with --incomplete",
         )
     found = _confirmation(known)
@@ -210,3 +246,8 @@ def _confirmable(known: Known, incomplete: bool, reopen: str | None) -> selectio
             hint='say why it may be opened again: --reopen "REASON"',
         )
     return found
+
+
+def _first_of_all(known: Known) -> str:
+    named = known.sweep.winners_of
+    return f"run `tabiflow sweep{f' {named.sweep.source.file}' if named else ''}` first"

@@ -32,6 +32,8 @@ class Grid:
     searches: tuple[tuple[tuple[Dataset, ...], Space], ...]
     places: Mapping[str, str]
     """Data set -> `file:line` of the entry that named it."""
+    origin: "Grid | None" = None
+    """Of a sweep of winners: the named sweep's."""
 
     @property
     def datasets(self) -> tuple[Dataset, ...]:
@@ -42,9 +44,12 @@ class Grid:
 def resolve(sweep: Sweep) -> Grid:
     """Raises SpecError for an unknown name, UserError for unreadable local files."""
     source = sweep.source
+    origin = resolve(sweep.winners_of.sweep) if sweep.winners_of else None
+    known_models = _known(origin.models if origin else (), MODELS)
+    known_datasets = _known(origin.datasets if origin else (), DATASETS)
     models: dict[str, Model] = {}
     for index, entry in enumerate(sweep.models):
-        for row in _rows(source, entry, MODELS, "model", ("models", index)):
+        for row in _rows(source, entry, known_models, "model", ("models", index)):
             with source.blaming("models", index):
                 model = _revised_model(source, row, index)
             _add(source, models, model, ("models", index))
@@ -55,14 +60,21 @@ def resolve(sweep: Sweep) -> Grid:
         chosen: dict[str, Dataset] = {}
         for inner, named in enumerate(search.datasets):
             place = ("search", index, "datasets", inner)
-            for each in _rows(source, named, DATASETS, "data set", place):
+            for each in _rows(source, named, known_datasets, "data set", place):
                 with source.blaming(*place):
                     dataset = _revised_dataset(source, each, place)
                 _add(source, datasets, dataset, place)
                 chosen[dataset.name] = dataset
                 places.setdefault(dataset.name, source.where(*place))
         searches.append((tuple(chosen.values()), search.space))
-    return Grid(tuple(models.values()), tuple(searches), places)
+    return Grid(tuple(models.values()), tuple(searches), places, origin)
+
+
+def _known(own: Sequence[Row], registered: Sequence[Row]) -> Sequence[Row]:
+    """What names stand for in a sweep of winners: first for the rows of the sweep it names."""
+    names = {row.name for row in own}
+    others = [row for row in registered if row.name not in names]
+    return list(own) + others
 
 
 def dataset_files(folder: Path) -> dict[str, Path]:
