@@ -278,7 +278,7 @@ def permutation(a: ArrayLike, b: ArrayLike, *, draws: int = DRAWS, seed: int = S
     # Swapping equal scores changes nothing, so the others alone decide.
     decisive = differences[differences != 0]
     sums = (decisive.sum() - 2 * (flips @ decisive) for flips in swaps(decisive.size, draws, seed))
-    return _exceeding(float(decisive.sum()), np.concatenate(list(sums)), decisive.size)
+    return exceeding(float(decisive.sum()), np.concatenate(list(sums)), decisive.size)
 
 
 def permutation_of(metric: Metric, items: int, *, draws: int = DRAWS, seed: int = SEED) -> float:
@@ -287,7 +287,7 @@ def permutation_of(metric: Metric, items: int, *, draws: int = DRAWS, seed: int 
         return math.nan
     observed = two_sides(metric, np.ones((1, items)), np.zeros((1, items)))
     found = [two_sides(metric, 1 - swapped, swapped) for swapped in swaps(items, draws, seed)]
-    return _exceeding(float(observed[0]), np.concatenate(found), items)
+    return exceeding(float(observed[0]), np.concatenate(found), items)
 
 
 def compared(difference: float, found: Floats, level: float = 0.95) -> Comparison:
@@ -304,6 +304,19 @@ def percentiles(found: Floats, level: float = 0.95) -> Interval:
     outside = (1 - _within(level, "level")) / 2
     low, high = np.quantile(found, [outside, 1 - outside])
     return Interval(float(low), float(high))
+
+
+def exceeding(observed: float, found: Floats, items: int) -> float:
+    """p: the share of permuted differences at least as far from 0 as the observed one.
+
+    All permutations of few items, or some of many, the observed one then counted among them.
+    """
+    if math.isnan(observed) or np.isnan(found).any():
+        return math.nan
+    # Sums of the same numbers in another order differ in their last bits, yet are equal.
+    rounding = 1e-9 * float(np.abs(found).max())
+    extreme = int((np.abs(found) >= abs(observed) - rounding).sum())
+    return extreme / len(found) if items <= EXACT_ITEMS else (extreme + 1) / (len(found) + 1)
 
 
 # Many comparisons
@@ -428,16 +441,6 @@ def gini(values: ArrayLike) -> float:
         raise ValueError("the Gini coefficient is of values of 0 or more")
     n = len(found)
     return float(((2 * np.arange(1, n + 1) - n - 1) @ found) / (n * found.sum()))
-
-
-def _exceeding(observed: float, found: Floats, items: int) -> float:
-    """Share of permuted differences at least as far from 0 as the observed one."""
-    if math.isnan(observed) or np.isnan(found).any():
-        return math.nan
-    # Sums of the same numbers in another order differ in their last bits, yet are equal.
-    rounding = 1e-9 * float(np.abs(found).max())
-    extreme = int((np.abs(found) >= abs(observed) - rounding).sum())
-    return extreme / len(found) if items <= EXACT_ITEMS else (extreme + 1) / (len(found) + 1)
 
 
 def _differences(a: ArrayLike, b: ArrayLike) -> Floats:

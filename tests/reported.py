@@ -56,8 +56,11 @@ def made(
     tests: Mapping[tuple[str, str], Sequence[Records]],
     datasets: Sequence[Any],
     models: Sequence[Any],
+    *,
+    figures: Mapping[str, float] | None = None,
     **changes: Any,
 ) -> Report:
+    """`figures` are what every confirming trial has measured beside its score."""
     search = [{"datasets": datasets, "space": {"learning_rate": [1e-5, 2e-5, 3e-5]}}]
     changes = {"models": models, "search": search, "confirm": {"seeds": [25, 7, 42]}, **changes}
     trials = list(planned(folder, **changes).trials)
@@ -65,7 +68,11 @@ def made(
     searched = [replace(each, run_id=each.trial.id) for each in searched]
     evidence = Kept(points={trial.id: [(1, 40.0), (2, 61.5)] for trial in trials})
     best = [trial for trial in trials if trial.params.learning_rate == 3e-5]
-    confirmed = [each for trial in best for each in _confirmed(trial, tests, evidence)]
+    confirmed = [
+        replace(each, metrics=figures or {})
+        for trial in best
+        for each in _confirmed(trial, tests, evidence)
+    ]
     outcomes = known([*searched, *confirmed])
     plan = planned(folder, outcomes.values(), **changes)
     return report(plan, winners(plan), outcomes, evidence)

@@ -9,10 +9,10 @@ from tabiflow.draws import Floats
 from tabiflow.plan import CellPlan, Plan
 from tabiflow.published import tabibench
 from tabiflow.registry.kinds import KINDS
-from tabiflow.report.items import Drawn, Share, drawn, items, paired
+from tabiflow.report.items import Drawn, Items, Share, drawn, items, paired
 from tabiflow.selection import Winner, confirming
 from tabiflow.statistics import UNKNOWN, deviation, mean, percentiles
-from tabiflow.trial import Outcome, Status
+from tabiflow.trial import Cell, Outcome, Status
 
 CLOSE = 0.01
 """How far a score may lie from what its kept predictions give, which are rounded in JSON."""
@@ -117,24 +117,46 @@ def scored(
 ) -> tuple[Scored, ...]:
     """Of the winners' confirming trials, one for each cell in the plan's order."""
     by_cell = {winner.cell: winner for winner in chosen}
-    return tuple(
-        _scored(plan, cell, by_cell.get(cell.cell), outcomes, evidence) for cell in plan.cells
-    )
+    done = {
+        cell.cell: _done(plan, by_cell[cell.cell], outcomes) if cell.cell in by_cell else []
+        for cell in plan.cells
+    }
+    found: dict[Cell, Scored] = {}
+    # One data set after the other: their predictions need not be in memory together.
+    for dataset in plan.datasets:
+        cells = [cell for cell in plan.cells if cell.dataset.name == dataset]
+        found |= _of_dataset(plan, cells, done, evidence)
+    return tuple(found[cell.cell] for cell in plan.cells)
 
 
-def _scored(
-    plan: Plan,
-    cell: CellPlan,
-    winner: Winner | None,
-    outcomes: Mapping[str, Outcome],
-    evidence: Evidence,
-) -> Scored:
-    trials = confirming(winner, plan.sweep.confirm.seeds) if winner else ()
+def _done(plan: Plan, winner: Winner, outcomes: Mapping[str, Outcome]) -> list[Outcome]:
+    trials = confirming(winner, plan.sweep.confirm.seeds)
     known = [outcomes[trial.id] for trial in trials if trial.id in outcomes]
-    done = [each for each in known if each.status is Status.DONE]
-    found, doubt = _drawn(cell, done, evidence)
+    return [each for each in known if each.status is Status.DONE]
+
+
+def _of_dataset(
+    plan: Plan,
+    cells: Sequence[CellPlan],
+    done: Mapping[Cell, Sequence[Outcome]],
+    evidence: Evidence,
+) -> dict[Cell, Scored]:
+    run_ids = [each.run_id for cell in cells for each in done[cell.cell]]
+    kept = evidence.predictions(run_ids) if run_ids else {}
+    read = {cell.cell: _items(cell, done[cell.cell], kept) for cell in cells}
+    runs = {cell.model: found for cell, (found, _) in read.items() if found}
+    samples = drawn(cells[0].dataset.name, runs)
+    made = {}
+    for cell in cells:
+        standing = _standing(cell, done[cell.cell], samples.get(cell.model.name))
+        doubt = read[cell.cell][1]
+        made[cell.cell] = Scored(_score(plan, cell, done[cell.cell], standing, doubt), standing)
+    return made
+
+
+def _standing(cell: CellPlan, done: Sequence[Outcome], found: Drawn | None) -> Standing:
     tests = {each.trial.seed: each.test for each in done}
-    standing = Standing(
+    return Standing(
         cell.model.name,
         "dataset",
         cell.dataset.name,
@@ -143,7 +165,6 @@ def _scored(
         None if found is None else found.samples,
         () if found is None else (found,),
     )
-    return Scored(_score(plan, cell, done, standing, doubt), standing)
 
 
 def _score(
@@ -175,22 +196,23 @@ def _score(
     )
 
 
-def _drawn(cell: CellPlan, done: Sequence[Outcome], evidence: Evidence) -> tuple[Drawn | None, str]:
-    """The items drawn again, or why they are not."""
-    kept = evidence.predictions([each.run_id for each in done]) if done else {}
-    if not kept:
-        return None, ""
-    if len(kept) < len(done):
-        return None, f"{len(done) - len(kept)} of {len(done)} seeds kept no predictions"
-    metric = KINDS[cell.dataset.task].metric
-    runs = [items(metric, kept[each.run_id]) for each in done]
+def _items(
+    cell: CellPlan, done: Sequence[Outcome], kept: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> tuple[list[Items], str]:
+    """The items of each seed, or none and why they are not used."""
+    missing = [each for each in done if each.run_id not in kept]
+    if missing:
+        # Without any, as after a rehearsal, there is nothing to doubt.
+        doubt = f"{len(missing)} of {len(done)} seeds kept no predictions"
+        return [], doubt if len(missing) < len(done) else ""
+    runs = [items(KINDS[cell.dataset.task].metric, kept[each.run_id]) for each in done]
     known = [each for each in runs if each is not None]
     if len(known) < len(runs):
-        return None, ""
+        return [], ""
     for outcome, each in zip(done, known, strict=True):
         if not abs(each.score - outcome.test) <= CLOSE:
-            return None, f"predictions of {outcome.trial.id} give {each.score:.2f}"
-    return drawn(cell.dataset.name, known), ""
+            return [], f"the predictions of {outcome.trial.id} give {each.score:.2f}"
+    return known, ""
 
 
 def _figures(done: Sequence[Outcome]) -> dict[str, float]:
