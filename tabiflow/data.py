@@ -3,13 +3,15 @@
 `load` reads no row of a test split that stands in a file or hub split of its own. One exception:
 where the row declares no labels, their *names* are gathered over all splits, so that no trial
 meets an unknown class; how often or where a label occurs is not looked at. A test split that is
-cut from other rows is neither returned nor kept.
+cut from other rows is neither returned nor kept. `load_for_audit` is for looks that score nothing.
 """
 
 import hashlib
 import json
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -28,15 +30,19 @@ from tabiflow.trial import Opening, canonical
 
 __all__ = [
     "Data",
+    "Examined",
     "Schema",
     "TestData",
     "check",
     "load",
+    "load_for_audit",
     "load_split",
     "load_test",
     "resolve_commit",
     "turkish_lower",
 ]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,21 @@ class TestData:
     rows: pa.Table
     fingerprint: str
     excluded: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Examined:
+    """All splits of a data set, test too, as far as they can be read."""
+
+    splits: Mapping[str, rows.Canonical]
+    whole: Mapping[str, int]
+    """Usable rows of each split before any limit."""
+    faults: Mapping[str, DataError]
+    """Why each of the other splits cannot be read."""
+    schema: Schema
+    """The declared labels, then those that rows hold beside them. No range."""
+    commit: str
+    split_rule: str
 
 
 def load(dataset: Dataset, limit: Mapping[str, int]) -> Data:
@@ -96,6 +117,32 @@ def load_test(dataset: Dataset, limit: Mapping[str, int], opening: Opening | Non
         )
     found = _limited(_Reading(dataset).split("test"), limit.get("test"))
     return TestData(found.rows, _fingerprint(found.rows), found.excluded)
+
+
+def load_for_audit(dataset: Dataset, limit: Mapping[str, int]) -> Examined:
+    """Every split, test too, for an audit, which scores nothing. Logged, never cached.
+
+    Foreign labels and scores outside the range are read as they stand; of other faults, the split
+    that has them is left out. Does not wait for a hub. Raises DataError when there is no split at
+    all, EnvironmentFault when the hub is out of reach.
+    """
+    log.info("audit reads the test split of %s", dataset.name)
+    reading = _Lenient(dataset, pauses=())
+    whole: dict[str, rows.Canonical] = {}
+    faults: dict[str, DataError] = {}
+    for name in splits.NAMES:
+        try:
+            whole[name] = reading.split(name)
+        except DataError as error:
+            faults[name] = error
+    return Examined(
+        splits={name: _limited(each, limit.get(name)) for name, each in whole.items()},
+        whole={name: each.rows.num_rows for name, each in whole.items()},
+        faults=faults,
+        schema=reading.schema,
+        commit=reading.origin.commit,
+        split_rule=reading.cut.rule if whole else "",
+    )
 
 
 def check(dataset: Dataset, where: str | None = None) -> None:
@@ -141,11 +188,11 @@ def _load(dataset_json: str, limit_json: str) -> Data:
 class _Reading:
     """One pass over a data set: its given splits, how they are cut, what their labels are."""
 
-    def __init__(self, dataset: Dataset) -> None:
+    def __init__(self, dataset: Dataset, pauses: Sequence[float] = hub.PAUSES) -> None:
         self.dataset = dataset
         self.task = dataset.task
         self.columns = _file_columns(dataset)
-        self.origin = origin.opened(dataset)
+        self.origin = origin.opened(dataset, pauses)
         self._read: dict[str, rows.Given] = {}
 
     def split(self, name: str) -> rows.Canonical:
@@ -233,6 +280,29 @@ class _Reading:
                 rows.label_names(rows.flat_labels(given, self.task), given, self.declared)
             )
         return tuple(sorted(found))
+
+
+class _Lenient(_Reading):
+    """For an audit: the schema takes whatever labels there are."""
+
+    @cached_property
+    def schema(self) -> Schema:
+        if self.dataset.bundles:
+            return super().schema
+        return Schema(tuple(dict.fromkeys((*self.declared, *sorted(self._held())))))
+
+    def _held(self) -> set[str]:
+        held: set[str] = set()
+        for source in self.origin.splits if self.task in rows.LABEL_COLUMN else ():
+            # Whoever reads the split meets its fault.
+            with suppress(DataError):
+                given = self.given(source)
+                labels = rows.flat_labels(given, self.task)
+                by_position = rows.LABEL_COLUMN[self.task] == "tags"
+                held |= rows.distinct(
+                    rows.label_names(labels, given, self.declared, by_position=by_position)
+                )
+        return held
 
 
 def _file_columns(dataset: Dataset) -> dict[str, str]:

@@ -5,7 +5,7 @@ What a sequence means is for the tasks; how token ids are kept, `arrays` knows.
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -59,9 +59,14 @@ class TextEncoder:
     has_type_ids: bool
     """Whether the tokenizer tells the two texts of a pair apart."""
 
-    def __init__(self, model: Model) -> None:
-        """Raises ModelError for what cannot be loaded, EnvironmentFault when the hub is away."""
-        folder, self.commit = _located(model)
+    def __init__(
+        self, model: Model, *, weights: bool = True, pauses: Sequence[float] = hub.PAUSES
+    ) -> None:
+        """Raises ModelError for what cannot be loaded, EnvironmentFault when the hub is away.
+
+        Without `weights`, the copy of a hub model is only good for its tokenizer.
+        """
+        folder, self.commit = _located(model, weights, pauses)
         self.source = str(folder)
         self.tokenizer = _tokenizer(model, self.source)
         self.limit = _limit(model, self.source, self.tokenizer)
@@ -80,7 +85,7 @@ def text_encoder(model: Model) -> TextEncoder:
     return TextEncoder(model)
 
 
-def _located(model: Model) -> tuple[Path, str]:
+def _located(model: Model, weights: bool, pauses: Sequence[float]) -> tuple[Path, str]:
     """The model's folder and its hub commit."""
     if model.path is not None:
         return model.path, ""
@@ -90,8 +95,10 @@ def _located(model: Model) -> tuple[Path, str]:
 
         return built_model(model.build), ""
     repository = hub.Repository("model", model.hub or "", model.revision or UNPINNED)
-    commit = hub.commit(repository)
-    return hub.model_folder(repository, commit, code=model.trust_remote_code), commit
+    commit = hub.commit(repository, pauses)
+    code = model.trust_remote_code
+    folder = hub.model_folder(repository, commit, code=code, weights=weights, pauses=pauses)
+    return folder, commit
 
 
 def _tokenizer(model: Model, source: str) -> PreTrainedTokenizerBase:

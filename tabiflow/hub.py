@@ -21,7 +21,8 @@ PAUSES = (1.0, 2.0, 4.0)
 _COMMIT_DIGITS = 40
 _DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 # What a model's folder may hold: subfolders are other formats of the same weights.
-_MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
+_MODEL_FILES = ("*.json", "*.txt", "*.model")
+_WEIGHTS = "*.safetensors"
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,17 @@ def commit(repository: Repository, pauses: Sequence[float] = PAUSES) -> str:
     return patiently(ask, repository, pauses)
 
 
-def model_folder(repository: Repository, commit: str, *, code: bool) -> Path:
-    """A local copy of the model at a commit: safetensors only, `code` says whether Python too."""
+def model_folder(
+    repository: Repository,
+    commit: str,
+    *,
+    code: bool,
+    weights: bool = True,
+    pauses: Sequence[float] = PAUSES,
+) -> Path:
+    """A local copy of the model at a commit: `code` says whether Python too, `weights` whether
+    more than what its tokenizer needs. Weights are safetensors only."""
+    wanted = [*_MODEL_FILES, *([_WEIGHTS] if weights else []), *(["*.py"] if code else [])]
     from huggingface_hub import snapshot_download
 
     def fetch() -> Path:
@@ -64,13 +74,13 @@ def model_folder(repository: Repository, commit: str, *, code: bool) -> Path:
             snapshot_download(
                 repository.id,
                 revision=commit,
-                allow_patterns=[*_MODEL_FILES, *(["*.py"] if code else [])],
+                allow_patterns=wanted,
                 ignore_patterns=["*/*"],
             )
         )
 
-    folder = patiently(fetch, repository)
-    if not any(folder.glob("*.safetensors")):
+    folder = patiently(fetch, repository, pauses)
+    if weights and not any(folder.glob(_WEIGHTS)):
         raise repository.error(
             "has no safetensors weights; pickled ones can run code and are not loaded",
             "convert them and give the folder as `path`",

@@ -78,10 +78,10 @@ def repository(dataset: Dataset) -> hub.Repository:
     return hub.Repository("dataset", dataset.hub or "", dataset.revision or UNPINNED)
 
 
-def opened(dataset: Dataset) -> Origin:
+def opened(dataset: Dataset, pauses: Sequence[float] = hub.PAUSES) -> Origin:
     """Raises DataError when there is no split, EnvironmentFault when the hub is out of reach."""
     if dataset.hub is not None:
-        return _from_hub(dataset)
+        return _from_hub(dataset, pauses)
     folder = dataset.path or data_folder(dataset.build or "")
     if not folder.is_dir():
         raise DataError("there is no such folder", where=str(folder))
@@ -91,10 +91,10 @@ def opened(dataset: Dataset) -> Origin:
     return Origin({name: FileSplit(file) for name, file in found.items()})
 
 
-def _from_hub(dataset: Dataset) -> Origin:
+def _from_hub(dataset: Dataset, pauses: Sequence[float]) -> Origin:
     source = repository(dataset)
-    commit = hub.commit(source)
-    tables = hub.dataset_tables(source, dataset.config, commit)
+    commit = hub.commit(source, pauses)
+    tables = hub.dataset_tables(source, dataset.config, commit, pauses)
     named = {_ALIASES.get(name, name): table for name, table in tables.items()}
     known = {name: table for name, table in named.items() if name in SPLITS}
     if not known and len(named) == 1:

@@ -13,9 +13,11 @@ from hub import files_of, loopback
 from tiny import tiny_model
 
 from tabiflow import data, hub
+from tabiflow.audit import audit
 from tabiflow.encoding import TextEncoder
 from tabiflow.errors import DataError, EnvironmentFault, ModelError
-from tabiflow.spec import Dataset, Model
+from tabiflow.registry import resolve
+from tabiflow.spec import Dataset, Model, Sweep
 from tabiflow.trial import Opening
 
 OPENING = Opening(trial="0" * 12, who="a test", at="2026-01-01T00:00:00Z", code="-")
@@ -189,6 +191,35 @@ def test_a_model_is_fetched_with_patience(server, fetching, encoder_files):
     model, commit = model_row(server, "owner/slow", {**encoder_files, "README.md": b"slow"})
     server.answers = [HTTPStatus.SERVICE_UNAVAILABLE]
     assert fetching(encoder_facts, model)[1] == commit
+
+
+def audited(file):
+    """What of an audit can travel between processes."""
+    sweep = Sweep.read(file)
+    found = audit(sweep, resolve(sweep))
+    return {(each.code, each.dataset or each.model) for each in found.findings}, found.models
+
+
+def test_an_audit_needs_no_weights_and_says_what_it_cannot_get(
+    server, fetching, encoder_files, tmp_path
+):
+    bare = {name: each for name, each in encoder_files.items() if "safetensors" not in name}
+    server.publish("models", "owner/bare", bare)
+    texts = {f"{name}.jsonl": rows("Bu", name, "ürün") for name in ("train", "validation", "test")}
+    server.publish("datasets", "owner/near", texts)
+    models = [{"name": name, "hub": f"owner/{name}"} for name in ("bare", "gone")]
+    sets = [
+        {"name": name, "hub": f"owner/{name}", "task": "classification"} for name in ("near", "far")
+    ]
+    file = tmp_path / "study.yaml"
+    search = [{"datasets": [*sets, "tquad"], "space": {"learning_rate": 1e-5}}]
+    file.write_text(json.dumps({"name": "study", "models": models, "search": search}))
+    found, measured = fetching(audited, file)
+    assert {
+        *(("model-unavailable", "gone"), ("data-unavailable", "far")),
+        *(("data-unavailable", "tquad"), ("split-rule-deviation", "tquad")),
+    } <= found
+    assert [each.model for each in measured] == ["bare"]
 
 
 def test_pickled_weights_are_not_fetched(server, fetching, encoder_files):

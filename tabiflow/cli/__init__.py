@@ -12,7 +12,7 @@ from typing import Any
 import click
 from rich.logging import RichHandler
 
-from tabiflow.cli import machine, read, run
+from tabiflow.cli import audit, machine, read, run
 from tabiflow.cli.common import INTERRUPTED, MISTAKE, err
 from tabiflow.errors import CellError, UserError, near
 
@@ -73,6 +73,7 @@ for _verb in (
     read.report_verb,
     read.show,
     read.list_verb,
+    audit.audit_verb,
     machine.ui,
     machine.doctor,
 ):

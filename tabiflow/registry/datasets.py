@@ -76,6 +76,7 @@ _TEXT_CLASSIFICATION = (
         licence="CC BY-NC-SA 4.0",
         redistribution="Non-commercial only",
         processing="Used as is; standardised split",
+        deviation="Validation has 1,998 rows, not test's 2,000.",
         notes=("The published scores come from another cut of the same rows: 16,200 and 1,800.",),
     ),
 )
@@ -232,7 +233,8 @@ _NLI = (
         revision="40b5b774e29702ee6fda45e6403989fdef64769d",
         licence="MultiNLI's, by genre: CC BY 3.0, CC BY 4.0, CC BY-SA 3.0, MIT, other",
         redistribution="Yes, by genre",
-        notes=("Validation and test are halves of the matched validation set.",),
+        deviation="Validation and test are halves of the matched validation set; by the rule all of"
+        " it is test, and validation is cut from train.",
     ),
 )
 
@@ -251,6 +253,8 @@ _QA = (
         title="TQuAD",
         licence="`other` by its card (tquad2), which links to a copy without a licence",
         redistribution="Unclear",
+        deviation="Validation has 2,418 rows, 17% of train and validation; by the rule it has"
+        " test's 2,520.",
         notes=("Train and validation are cut by question, so that they share paragraphs.",),
     ),
     _qa(
