@@ -1,22 +1,27 @@
 """What a report says, against tables computed by hand and against scipy."""
 
+import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.stats
-from reported import labels, made, records, two
+from reported import Kept, Records, labels, made, records, two
 from studies import dataset, known, model, opened, outcome, planned, scored
 
-from tabiflow import statistics
+from tabiflow import selection, statistics
 from tabiflow.published import tabibench
+from tabiflow.registry import resolve
 from tabiflow.report import report
 from tabiflow.report.comparisons import Comparison
 from tabiflow.report.content import Report
 from tabiflow.report.items import items
+from tabiflow.report.paper import paper_tables
 from tabiflow.report.render import markdown
 from tabiflow.selection import winners
+from tabiflow.spec import Sweep
 from tabiflow.tasks import metrics
 from tabiflow.trial import Outcome, Status, Trial
 
@@ -339,3 +344,43 @@ def test_gpu_hours_are_shares_of_gpus_over_trials_that_had_one(tmp_path: Path) -
     plan = planned(tmp_path, outcomes, **changes)
     found = report(plan, winners(plan), known(outcomes)).provenance
     assert (found["trial_hours"], found["gpu_hours"]) == ("3.000", "1.000")
+
+
+# A sweep of winners under another protocol
+
+
+def _shortened(folder: Path, before: list[Records], after: list[Records]) -> Report:
+    """The winner of `study`, confirmed there and again at 512 tokens."""
+    plan = planned(folder)
+    trials = list(plan.trials)
+    file = folder / "short.yaml"
+    search = [{"datasets": [dataset()], "space": {"winners_of": "study"}}]
+    content = {"models": [model()], "search": search, "protocol": {"max_length": 512}}
+    file.write_text(json.dumps({"name": "short", **content, "confirm": {"seeds": [25, 7]}}))
+    short = replace(trials[0], protocol=trials[0].protocol.model_copy(update={"max_length": 512}))
+    evidence, found = Kept(), scored(trials, 60.0, 50.0, 40.0)
+    for trial, sweep, runs in ((trials[0], "study", before), (short, "short", after)):
+        for seed, kept in zip((25, 7), runs, strict=False):
+            run_id = f"{sweep}-{seed}"
+            evidence.items[run_id] = kept
+            test = items("macro_f1", kept).score
+            found.append(opened(trial, seed, sweep=sweep, run_id=run_id, test=test, n=len(kept)))
+    sweep = Sweep.read(file)
+    plan = selection.planned(sweep, resolve(sweep), known(found))
+    return report(plan, winners(plan), known(found), evidence)
+
+
+def test_a_changed_protocol_stands_beside_the_winners_own_scores(tmp_path: Path) -> None:
+    content = _shortened(tmp_path, [labels(90, 100)], [labels(70, 100), labels(10, 100)])
+    [change] = content.changes
+    assert (change.seeds, change.what) == ((25,), "max_length 512")
+    assert change.before == pytest.approx(90, abs=0.1)
+    assert change.low < change.difference < change.high < 0 and change.p < 0.01
+    assert [table.title for table in paper_tables(content)][
+        -1
+    ] == "The winners under max_length 512"
+
+
+def test_a_winner_that_was_not_confirmed_leaves_the_difference_unknown(tmp_path: Path) -> None:
+    [change] = _shortened(tmp_path, [], [labels(70, 100)]).changes
+    assert change.seeds == () and math.isnan(change.before) and math.isnan(change.difference)

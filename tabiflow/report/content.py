@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tabiflow.plan import Plan
-from tabiflow.report import averages, origins, scores, searching
+from tabiflow.registry.models import MODELS
+from tabiflow.report import ablation, averages, origins, scores, searching
 from tabiflow.report import comparisons as compare
+from tabiflow.report.ablation import Change
 from tabiflow.report.averages import Average, Category
 from tabiflow.report.comparisons import Comparison, TieGroups
 from tabiflow.report.items import DRAWS
@@ -39,6 +41,8 @@ class Report:
     averages: tuple[Average, ...]
     comparisons: tuple[Comparison, ...]
     ties: tuple[TieGroups, ...]
+    changes: tuple[Change, ...]
+    """Empty but for a sweep of winners under another protocol."""
     draws: int
     """Of every interval and every test over items."""
     winners: tuple[Winner, ...]
@@ -51,6 +55,11 @@ class Report:
     """State -> trials that are not done: a table over them is not final."""
     revisions: tuple[Revision, ...] = ()
     provenance: Mapping[str, str] = field(default_factory=dict)
+
+    def title(self, name: str) -> str:
+        """Of a model or a data set, those with published figures included."""
+        published = {row.name: row.title for row in MODELS}
+        return (published | {row.name: row.title for row in (*self.models, *self.datasets)})[name]
 
     @property
     def average(self) -> Mapping[str, float]:
@@ -97,6 +106,7 @@ def report(
         averages=tuple(average for average, _ in totals),
         comparisons=compared,
         ties=compare.ties(standings, compared),
+        changes=ablation.changes(plan, cells, outcomes, evidence),
         draws=DRAWS,
         winners=tuple(chosen),
         openings=origins.openings(plan.sweep.name, outcomes),

@@ -1,4 +1,4 @@
-"""Tables 5 to 13 in the layout of the TabiBERT paper, published rows above those of the sweep.
+"""Tables 5 to 13 and 15 in the TabiBERT paper's layout, published rows above the sweep's own.
 
 A table holds the data sets that the sweep holds, no others: where that is not the whole of a
 published table, its averages are taken again over the same data sets.
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tabiflow.published import Published, Results, tabibench
-from tabiflow.registry.models import MODELS
+from tabiflow.report.appendix import change_table
 from tabiflow.report.content import Report
 from tabiflow.report.scores import Score
 from tabiflow.report.tables import DASH, Table, number, spread
@@ -79,14 +79,16 @@ class _Part:
 
 
 def paper_tables(report: Report) -> list[Table]:
-    """The overview, then a table a category."""
+    """The overview, a table a category, and what a changed protocol did."""
     published = tabibench()
     parts = [
         _part(report, category, published)
         for category in dict.fromkeys(each.category for each in report.scores)
     ]
-    return [_overview(report, parts, published)] + [
-        _results(report, part, published) for part in parts
+    return [
+        _overview(report, parts, published),
+        *(_results(report, part, published) for part in parts),
+        *([change_table(report, published)] if report.changes else []),
     ]
 
 
@@ -102,7 +104,7 @@ def _overview(report: Report, parts: Sequence[_Part], published: Published) -> T
     parameters = {model: f"{n:g}" for model, n in published.overview.parameters_millions.items()}
     compared = [model for model in published.models if _comparable(model, parts)]
     theirs = [
-        (_title(report, model) + PUBLISHED, parameters[model], *_published_overview(model, parts))
+        (report.title(model) + PUBLISHED, parameters[model], *_published_overview(model, parts))
         for model in compared
     ]
     ours = [
@@ -156,24 +158,23 @@ def _our_overview(report: Report, model: str, parts: Sequence[_Part]) -> list[st
 
 
 def _results(report: Report, part: _Part, published: Published) -> Table:
-    titles = {row.name: row.title for row in report.datasets}
     shown = [model for model in published.models if not all(map(math.isnan, part.published(model)))]
     theirs = [
         (
-            _title(report, model) + PUBLISHED,
+            report.title(model) + PUBLISHED,
             *(number(each) for each in (*part.published(model), part.published_average(model))),
         )
         for model in shown
     ]
     ours = [row for each in report.models for row in _our_rows(report, each.name, part)]
-    header = ("Model", *(titles[each] for each in part.datasets), "Weighted avg.")
+    header = ("Model", *(report.title(each) for each in part.datasets), "Weighted avg.")
     sizes = ("Test size", *(_size(part, each) for each in part.datasets), "")
     title = f"{part.title} ({part.metric})"
     return _marked(title, header, sizes, theirs, ours, _notes(report, part, published))
 
 
 def _our_rows(report: Report, model: str, part: _Part) -> Iterable[tuple[str, ...]]:
-    title = _title(report, model)
+    title = report.title(model)
     scores = [part.scores.get((model, each)) for each in part.datasets]
     category = next(
         (e for e in report.categories if (e.model, e.category) == (model, part.category)), None
@@ -214,12 +215,6 @@ def _size(part: _Part, dataset: str) -> str:
     """The weight in the average; not known before a model is confirmed, unless it is published."""
     weights = [each.weight for each in part.scores.values() if each.dataset == dataset]
     return f"{max(weights):,}" if max(weights) else DASH
-
-
-def _title(report: Report, model: str) -> str:
-    titles = {row.name: row.title for row in MODELS}
-    titles |= {row.name: row.title for row in report.models}
-    return titles.get(model, model)
 
 
 def _millions(parameters: int | None) -> str:

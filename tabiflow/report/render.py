@@ -32,6 +32,7 @@ def as_json(report: Report) -> dict[str, Any]:
             "averages",
             "comparisons",
             "ties",
+            "changes",
             "openings",
             "exclusions",
             "settings",

@@ -110,6 +110,8 @@ class Scored:
 
     score: Score
     standing: Standing
+    done: tuple[Outcome, ...]
+    """The confirming trials, one a seed."""
 
 
 def scored(
@@ -143,14 +145,15 @@ def _of_dataset(
 ) -> dict[Cell, Scored]:
     run_ids = [each.run_id for cell in cells for each in done[cell.cell]]
     kept = evidence.predictions(run_ids) if run_ids else {}
-    read = {cell.cell: _items(cell, done[cell.cell], kept) for cell in cells}
+    read = {cell.cell: read_items(cell, done[cell.cell], kept) for cell in cells}
     runs = {cell.model: found for cell, (found, _) in read.items() if found}
     samples = drawn(cells[0].dataset.name, runs)
     made = {}
     for cell in cells:
-        standing = _standing(cell, done[cell.cell], samples.get(cell.model.name))
-        doubt = read[cell.cell][1]
-        made[cell.cell] = Scored(_score(plan, cell, done[cell.cell], standing, doubt), standing)
+        mine, doubt = done[cell.cell], read[cell.cell][1]
+        standing = _standing(cell, mine, samples.get(cell.model.name))
+        score = _score(plan, cell, mine, standing, doubt)
+        made[cell.cell] = Scored(score, standing, tuple(mine))
     return made
 
 
@@ -196,7 +199,7 @@ def _score(
     )
 
 
-def _items(
+def read_items(
     cell: CellPlan, done: Sequence[Outcome], kept: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> tuple[list[Items], str]:
     """The items of each seed, or none and why they are not used."""

@@ -100,7 +100,7 @@ def _scores(cell: CellPlan, name: str, shown: Mapping[Any, str]) -> dict[str, li
     """Validation scores of the finished trials; a pruned one's would be of fewer epochs."""
     found: dict[str, list[float]] = {}
     for trial in cell.trials:
-        outcome = cell.outcomes.get(trial.id)
+        outcome = cell.outcome(trial)
         if outcome and outcome.status is Status.DONE and not math.isnan(outcome.score):
             found.setdefault(shown[_value(trial, name)], []).append(outcome.score)
     return found
