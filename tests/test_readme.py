@@ -54,6 +54,13 @@ def test_a_space_by_example_is_the_shipped_one(name: str, tmp_path: Path) -> Non
     assert Source.read(file).plain == shipped.plain
 
 
+def test_the_sweep_of_winners_by_example_is_the_shipped_one(tmp_path: Path) -> None:
+    (example,) = [block for _, block in BLOCKS if block.startswith("# sweeps/seeds.yaml")]
+    file = tmp_path / "seeds.yaml"
+    file.write_text(example, encoding="utf-8")
+    assert Source.read(file).plain == Source.read(ROOT / "sweeps" / "seeds.yaml").plain
+
+
 def test_every_file_of_the_map_exists_and_every_module_is_on_it() -> None:
     named = set(re.findall(r"`(tabiflow/[\w./]+)`", TEXT))
     assert all((ROOT / name).exists() for name in named)
