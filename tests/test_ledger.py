@@ -93,6 +93,20 @@ def test_a_folder_that_cannot_be_made_is_said_before_anything_is_written(tmp_pat
         ledger.open_ledger(f"sqlite:///{tmp_path}/file/below/mlflow.db")
 
 
+@pytest.mark.parametrize("uri", ["sqlite://", "sqlite:", "sqlite:///:memory:"])
+def test_a_ledger_in_memory_is_refused(uri):
+    with pytest.raises(LedgerError, match="in memory") as caught:
+        ledger.open_ledger(uri)
+    assert "MLFLOW_TRACKING_URI" in str(caught.value)
+
+
+@pytest.mark.parametrize("uri", ["sqlite:////proc/none/mlflow.db", "files://somewhere"])
+def test_a_place_that_takes_no_ledger_is_not_blamed_on_its_version(uri):
+    with pytest.raises(LedgerError) as caught, ledger.open_ledger(uri).recorder("a-sweep"):
+        pass
+    assert "name another place in MLFLOW_TRACKING_URI" in str(caught.value)
+
+
 def test_a_server_that_is_away_is_said_in_seconds():
     started = time.monotonic()
     with pytest.raises(

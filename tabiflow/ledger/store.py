@@ -5,6 +5,7 @@ A SQLite file is read directly; a server through MLflow's client, imported when 
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from tabiflow.ledger.tracking import Tracking
 
 SCORE = "validation_score"
+IN_MEMORY = re.compile(r"sqlite(\+\w+)?:(//)?(/:memory:)?(\?.*)?")
+"""SQLite's addresses of a database without a file."""
 PREDICTIONS = "predictions.json"
 """The artifact of a run that has looked at test."""
 ENVIRONMENT = {
@@ -39,6 +42,12 @@ class Store:
     @classmethod
     def open(cls, uri: str) -> "Store":
         """Raises LedgerError when nothing could be read or written there."""
+        if IN_MEMORY.fullmatch(uri):
+            raise LedgerError(
+                "a ledger in memory would be gone with the command",
+                where=uri,
+                hint="name a file or a server in MLFLOW_TRACKING_URI",
+            )
         store, file = cls(uri), sqlite_file(uri)
         if file is None:
             _ = store.tracking

@@ -103,10 +103,17 @@ def explained(uri: str) -> Iterator[None]:
         raise LedgerError(
             f"MLflow cannot use this ledger: {_first_line(error)}",
             where=redacted(uri),
-            hint=f"if another version of MLflow made it, `mlflow db upgrade {redacted(uri)}` helps"
-            if "://" in uri and not uri.startswith("http")
-            else "look at the server's log",
+            hint=_way_out(uri, error),
         ) from error
+
+
+def _way_out(uri: str, error: Exception) -> str:
+    scheme = urlsplit(uri).scheme.partition("+")[0]
+    if isinstance(error, OSError) or scheme not in (*PORTS, "sqlite"):
+        return "name another place in MLFLOW_TRACKING_URI: sqlite:///<file>, or a server's address"
+    if scheme.startswith("http"):
+        return "look at the server's log"
+    return f"if another version of MLflow made it, `mlflow db upgrade {redacted(uri)}` helps"
 
 
 def _first_line(error: Exception) -> str:
