@@ -299,3 +299,40 @@ def _numbers_are_scipys(terminal: Terminal, seeds: Path, openings: list[dict[str
     ours = welch(tests["m1"], tests["m2"])
     assert (ours.t, ours.p) == pytest.approx((theirs.statistic, theirs.pvalue))
     assert ours.df == pytest.approx(theirs.df)
+
+
+def test_lost_confirming_trials_are_resubmitted_with_their_openings(terminal: Terminal) -> None:
+    rows = searched(learning_rate=RATES[:1])
+    base = written(terminal.folder, search=rows, runner="rehearse", rehearse={"lost": 1.0})
+    file = declared(terminal.folder, confirm={"seeds": [7]}, limits={"retries": 0})
+    terminal("sweep", base)
+    assert terminal("confirm", file).code == 3
+    [failure] = terminal.json("failures", file)["failures"]
+    assert failure["kind"] == "node_lost"
+    assert terminal.json("plan", file)["failed"] == 1
+
+    assert terminal("resubmit", file).code == 0
+
+    [opening] = terminal.json("report", file)["openings"]
+    assert opening["trial"] == failure["trial"] and opening["test"] is not None
+    assert terminal.json("status", file)["counts"]["done"] == 1
+
+
+def test_equal_trials_are_run_once_and_named_in_the_ledger(terminal: Terminal) -> None:
+    rows = searched(learning_rate=RATES[:1], weight_decay=[1e-5, 1e-6])
+    protocol = {"epochs": 1, "weight_decay": {"mode": "adamw"}}
+    file = written(terminal.folder, search=rows, runner="rehearse", protocol=protocol)
+    plan = terminal.json("plan", file, "--explain")
+    assert (plan["trials"], plan["distinct"]) == (2, 1)
+    [equal] = plan["equal"]
+
+    counts = terminal.json("sweep", file)["counts"]
+
+    [run] = terminal.runs()
+    assert (counts["done"], counts["todo"]) == (2, 0)
+    assert run.data.tags["trial"] == equal["run"]
+    assert run.data.tags["aliases"] == equal["aliases"][0] and "2^-25" in equal["proof"]
+    told = terminal("plan", file, "--explain").out
+    assert f"is run for {equal['aliases'][0]}: {equal['proof']}" in told
+    [winner] = terminal.json("select", file)["winners"]
+    assert (winner["trial"], winner["ties"], winner["complete"]) == (equal["run"], 1, True)
