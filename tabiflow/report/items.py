@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tabiflow.answers import answer_f1, turkish_words
 from tabiflow.draws import (
     CELLS,
     EXACT_ITEMS,
@@ -242,9 +243,6 @@ def _entities(predictions: Sequence[Any], references: Sequence[Any]) -> Columns:
 
 def _answers(predictions: Sequence[Any], references: Sequence[Any]) -> Columns:
     """F1 and exact match of each answer, 0 to 100, of the gold answer that it meets best."""
-    # The metric's home brings torch, which no other verb should wait for.
-    from tabiflow.tasks.metrics import answer_f1, turkish_words
-
     f1, exact = [], []
     for said, true in zip(predictions, references, strict=True):
         words = turkish_words(said["prediction_text"])

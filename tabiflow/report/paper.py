@@ -205,8 +205,8 @@ def _notes(report: Report, part: _Part, published: Published) -> list[str]:
 
 
 _OURS = {
-    "higher": "ours is the higher.",
-    "lower": "ours is the stricter.",
+    "higher": "ours reads higher.",
+    "lower": "ours is stricter.",
     "either": "not the same measure.",
 }
 

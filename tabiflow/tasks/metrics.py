@@ -5,8 +5,6 @@ A figure that is undefined (nothing to score, no variance, a prediction that is 
 
 import math
 import re
-import string
-import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +16,7 @@ import seqeval.scheme
 from scipy import stats
 from sklearn.metrics import f1_score
 
-from tabiflow.casing import turkish_lower
+from tabiflow.answers import answer_f1, squad_words, turkish_words
 
 Tags = Sequence[Sequence[str]]
 """A tag for every word of every sentence."""
@@ -130,36 +128,6 @@ def chunk_f1(gold: Tags, predicted: Tags) -> float:
         warnings.filterwarnings("ignore", r".* seems not to be NE tag", UserWarning)
         pair = ([list(tags) for tags in gold], [list(tags) for tags in predicted])
         return 100 * float(seqeval.metrics.f1_score(*pair, zero_division=0))
-
-
-_PUNCTUATION = frozenset(string.punctuation)
-_ARTICLE = re.compile(r"\b(a|an|the)\b")
-
-
-def squad_words(text: str) -> list[str]:
-    """As the SQuAD script: ASCII punctuation and English articles removed."""
-    bare = "".join(letter for letter in text.lower() if letter not in _PUNCTUATION)
-    return _ARTICLE.sub(" ", bare).split()
-
-
-def turkish_words(text: str) -> list[str]:
-    """Lower-cased as Turkish is, all of Unicode's punctuation removed (as MLQA's script does).
-
-    Turkish has no articles to drop: `an` is a noun.
-    """
-    return "".join(each for each in turkish_lower(text) if not _is_punctuation(each)).split()
-
-
-def _is_punctuation(letter: str) -> bool:
-    return letter in _PUNCTUATION or unicodedata.category(letter).startswith("P")
-
-
-def answer_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """Token F1 of two answers as bags of words; two empty ones agree."""
-    if not gold or not predicted:
-        return 100.0 * (list(gold) == list(predicted))
-    common = (Counter(gold) & Counter(predicted)).total()
-    return 200 * common / (len(gold) + len(predicted))
 
 
 def answer_scores(golds: Sequence[Sequence[str]], predicted: Sequence[str]) -> dict[str, float]:
