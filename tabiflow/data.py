@@ -9,6 +9,7 @@ cut from other rows is neither returned nor kept. `load_for_audit` is for looks 
 import hashlib
 import json
 import logging
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -41,6 +42,8 @@ __all__ = [
     "resolve_commit",
     "turkish_lower",
 ]
+
+IOB2 = re.compile(r"O|[BI]-.+")
 
 log = logging.getLogger(__name__)
 
@@ -232,7 +235,18 @@ class _Reading:
                 f"{', '.join(labels) or 'that are missing'}; nothing can be learnt",
                 where=next(iter(self.origin.splits.values())).where,
             )
+        self._refuse_foreign(labels)
         return Schema(labels, bundles=bundles)
+
+    def _refuse_foreign(self, labels: Sequence[str]) -> None:
+        """Entities are read from their tags, so a tag must say where one begins."""
+        foreign = [label for label in labels if not IOB2.fullmatch(label)]
+        if self.task == "ner" and foreign:
+            raise DataError(
+                f"`{self.dataset.name}`: tag `{foreign[0]}` is not IOB2 (O, B-<type>, I-<type>)",
+                where=next(iter(self.origin.splits.values())).where,
+                hint="where the tags are numbers, `labels` names them in order",
+            )
 
     def given(self, source: str) -> rows.Given:
         if source not in self._read:

@@ -8,6 +8,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveInt
 
+SHORTEST = 8
+"""Tokens below which no text is left beside the special ones."""
+
 
 class Frozen(BaseModel):
     """A value that forbids unknown keys and never changes. Its numbers are finite."""
@@ -46,7 +49,7 @@ class Protocol(Frozen):
     """Largest gradient norm; None does not clip."""
     precision: Literal["bf16", "fp32"] = "bf16"
     """bf16: autocast in training where the device has it; weights and scoring stay fp32."""
-    max_length: PositiveInt | None = None
+    max_length: int | None = Field(None, ge=SHORTEST)
     """Tokens; None is the rule: the training split's 95th percentile, within the model's limit."""
     doc_stride: PositiveInt | None = None
     """QA: tokens that neighbouring windows share; None cuts the context at max_length."""

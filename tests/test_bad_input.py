@@ -1,7 +1,7 @@
 """Mistakes in data, models and ledgers as a person meets them: one line, exit code 2, no record."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -38,7 +38,7 @@ def terminal(
     return terminal
 
 
-def write(folder: Path, split: str, rows: list[dict[str, str]]) -> None:
+def write(folder: Path, split: str, rows: Sequence[Mapping[str, object]]) -> None:
     lines = (json.dumps(row) for row in rows)
     (folder / "data" / f"{split}.jsonl").write_text("\n".join(lines))
 
@@ -73,6 +73,10 @@ def test_the_sound_sweep_is_sound(terminal: Terminal) -> None:
         (edit("learning_rate: 1e-4", "learning_rate: {log_uniform: [1e-5, 1e-3]}"), "samples"),
         (edit("labels: [a, b]", "labels: [a, b"), "study.yaml:"),
         (edit("task: classification", "task: clasification"), "did you mean `classification`?"),
+        (
+            edit("name: study", "name: study\nprotocol: {max_length: 4}"),
+            "study.yaml:2: `max_length`",
+        ),
         (edit("name: study", "nme: study"), "study.yaml:1: unknown key `nme`"),
     ],
 )
@@ -85,6 +89,20 @@ def test_a_mistake_is_one_line_and_leaves_no_trace(
     assert answer.code == 2 and answer.err.count("\n") == 1, answer.err
     assert said in answer.err
     assert terminal.ledger.read_bytes() == before and terminal.runs() == []
+
+
+@pytest.mark.parametrize(
+    ("tags", "said"),
+    [(["PER", "O"], "tag `PER` is not IOB2"), ([1, 0], "`labels` names them in order")],
+)
+def test_tags_that_tell_no_entities_are_said_before_anything_runs(
+    tags: list[object], said: str, terminal: Terminal
+) -> None:
+    edit("task: classification, labels: [a, b]", "task: ner")(terminal.folder)
+    for split in ("train", "validation", "test"):
+        write(terminal.folder, split, [{"tokens": ["Ali", "geldi"], "tags": tags}] * 4)
+    answer = terminal("sweep", "study.yaml")
+    assert answer.code == 2 and said in answer.err and "train.jsonl" in answer.err
 
 
 def as_folder(file: Path) -> None:

@@ -251,7 +251,7 @@ def test_a_row_that_contradicts_the_schema_is_shown(folder, task, row, message):
 def test_a_column_of_the_wrong_type_is_refused(folder, task, column, value, message):
     row = ROWS[task] | {column: value}
     write(folder, train=[row], validation=[row], test=[row])
-    assert message in refused(Dataset(name="tiny", path=folder, task=task, labels=("a", "b")))
+    assert message in refused(Dataset(name="tiny", path=folder, task=task, labels=("O", "B-PER")))
 
 
 def test_a_near_label_and_a_near_column_are_suggested(folder):

@@ -187,11 +187,6 @@ def test_a_fixed_length_cuts_and_the_models_limit_holds(kind: TaskKind, text: Te
         assert max(longest) <= got
 
 
-def test_a_length_without_room_for_text_is_refused(text: TextEncoder) -> None:
-    with pytest.raises(DataError, match="max_length 3 leaves no room"):
-        TASKS["sts"].lengths(ROWS["sts"], text, Protocol(max_length=3))
-
-
 def test_segments_are_told_apart_where_the_tokenizer_does(text: TextEncoder) -> None:
     batch = TASKS["nli"].collate(encode("nli", text), np.array([0]))
     segments = batch.get("token_type_ids", torch.zeros(1)).unique().tolist()

@@ -17,14 +17,13 @@ from transformers.utils import logging as transformers_logging
 from tabiflow import protocol
 from tabiflow.data import Data, Schema
 from tabiflow.encoding import Encoded, Ragged, TextEncoder, max_length, pad
-from tabiflow.errors import DataError, ModelError
+from tabiflow.errors import ModelError
 from tabiflow.tasks.base import Scores
 
 MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 IGNORED = -100
 """The target that torch's cross-entropy leaves out."""
 _CHUNK = 1000
-_SHORTEST = 8
 
 
 class Sequences:
@@ -93,11 +92,6 @@ def fixed_length(text: TextEncoder, settings: protocol.Protocol) -> int | None:
     """The sweep's `max_length` within the model's limit; None where the sweep leaves it open."""
     if settings.max_length is None:
         return None
-    if settings.max_length < _SHORTEST:
-        raise DataError(
-            f"max_length {settings.max_length} leaves no room for text beside the "
-            f"special tokens; {_SHORTEST} is the least"
-        )
     return min(settings.max_length, text.limit)
 
 
