@@ -35,30 +35,31 @@ def colour(series: int) -> str:
 
 def forest(rows: Sequence[tuple[str, Sequence[Point]]], unit: str, zero: bool = False) -> str:
     """A line a row, a dot a series with its interval; `zero` draws where nothing differs."""
-    left, right, step, top = 210, 24, 15, 8
+    right, step, top = 24, 15, 8
+    left = 24 + LETTER * max(len(label) for label, _ in rows)
     points = [point for _, found in rows for point in found]
     scale = _scale(_ends(points, zero), left, WIDE - right)
-    body: list[str] = []
+    bands: list[str] = []
+    marks: list[str] = []
     y = top
     for place, (label, found) in enumerate(rows):
         height = step * max(1, len(found)) + 12
-        if place % 2 == 0:
-            body.append(_rect(0, y, WIDE, height, "band"))
-        body.append(_text(left - 12, y + height / 2 + 4, label, "label", "end"))
+        bands += [_rect(0, y, WIDE, height, "band")] if place % 2 == 0 else []
+        marks.append(_text(left - 12, y + height / 2 + 4, label, "label", "end"))
         for nth, point in enumerate(found):
-            body.append(_whisker(scale, point, y + 6 + step * (nth + 0.5)))
+            marks.append(_whisker(scale, point, y + 6 + step * (nth + 0.5)))
         y += height
     axis = [_line(scale(tick), top, scale(tick), y, "grid") for tick in scale.ticks]
     axis += [_text(scale(tick), y + 16, _plain(tick), "tick", "middle") for tick in scale.ticks]
     if zero:
         axis.append(_line(scale(0), top, scale(0), y, "zero"))
-    unit_text = _text((left + WIDE - right) / 2, y + 34, unit, "tick", "middle")
-    bands = [each for each in body if 'class="band"' in each]
-    rest = [each for each in body if 'class="band"' not in each]
-    return _svg(WIDE, y + 42, [*bands, *axis, unit_text, *rest], unit)
+    axis.append(_text((left + WIDE - right) / 2, y + 34, unit, "tick", "middle"))
+    return _svg(WIDE, y + 42, [*bands, *axis, *marks], unit)
 
 
 WIDE = 1000
+LETTER = 7.2
+"""Width of a label's letter, on the large side: no font is known here."""
 
 
 def curves(title: str, lines: Sequence[Line], x: str, y: str) -> str:

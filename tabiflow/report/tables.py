@@ -82,12 +82,21 @@ def _share(score: Score) -> str:
 
 
 def figure_table(report: Report) -> Table:
-    rows = tuple(
-        (each.dataset, each.model, ", ".join(f"{k} {number(v)}" for k, v in each.figures.items()))
-        for each in sorted(report.scores, key=lambda each: _place(report, each.dataset))
-        if each.figures
-    )
-    return Table("Other figures on test", ("data set", "model", "figures"), rows)
+    """Precision and recall, errors by novelty, figures by tag: whatever a task has measured."""
+    models = [row.name for row in report.models]
+    rows: list[Row] = []
+    for dataset in (row.name for row in report.datasets):
+        found = {each.model: each.figures for each in report.scores if each.dataset == dataset}
+        for name in dict.fromkeys(name for figures in found.values() for name in figures):
+            values = (found.get(model, {}).get(name, math.nan) for model in models)
+            rows.append((dataset, name, *(_figure(name, value) for value in values)))
+    return Table("Other figures on test", ("data set", "figure", *models), tuple(rows))
+
+
+def _figure(name: str, value: float) -> str:
+    """Counts are named `n`."""
+    counted = name.startswith("n_") or name.endswith("_n")
+    return f"{value:.0f}" if counted and not math.isnan(value) else number(value)
 
 
 def _place(report: Report, dataset: str) -> int:
@@ -147,8 +156,8 @@ def _comparisons(report: Report, found: Sequence[Comparison]) -> Table:
         "Welch t (df)",
         "p",
         "Holm",
-        "detectable: items",
-        "seeds",
+        "shown by items",
+        "by seeds",
         "better",
     )
     rows = tuple(
@@ -170,7 +179,7 @@ def _comparisons(report: Report, found: Sequence[Comparison]) -> Table:
     )
     notes = (
         f"Paired over the same test items, {report.draws:,} draws; Welch's t over seeds where both"
-        " have two or more. Holm's method over the data sets, and over the categories. Detectable:"
+        " have two or more. Holm's method over the data sets, and over the categories. Shown by:"
         " the smallest true difference that these items or seeds show at 5% with 80% power. Better:"
         " every known adjusted p is at most 5%.",
     )
@@ -183,6 +192,6 @@ def tie_table(report: Report) -> Table:
     )
     notes = (
         "Best first; a bar stands between groups. Two models share a group where the largest known"
-        " p, adjusted over the pairs, is above 5%.",
+        " p, adjusted over the pairs of models on this one, is above 5%.",
     )
     return Table("What cannot be told apart", ("on", "groups of models"), rows, notes)
