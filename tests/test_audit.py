@@ -221,6 +221,15 @@ def test_each_kind_of_task_has_its_defects(
     assert code in by_code(audited(study(tmp_path, model, task, splits)))
 
 
+def test_one_label_in_all_splits_is_found_without_a_declared_schema(
+    tmp_path: Path, model: Path
+) -> None:
+    write(tmp_path / "mine", rows(lambda n: {"text": text(n), "label": "same"}))
+    row = {"name": "mine", "path": "mine", "task": "classification"}
+    found = audited(swept(tmp_path, [{"name": "tiny", "path": str(model)}], [row])).findings
+    assert [(each.code, each.severity) for each in found] == [("constant-label", "serious")] * 3
+
+
 def test_a_class_that_training_lacks_is_found(tmp_path: Path, model: Path) -> None:
     splits = rows(CLEAN["nli"])
     splits["train"] = [row for row in splits["train"] if row["label"] == "neutral"]
@@ -283,6 +292,19 @@ def test_the_ceiling_is_the_score_of_gold_answers_as_far_as_they_are_seen(
     ceiling = found.cells[0].measured.lengths[0].ceilings["test"]
     assert ceiling.unseen == unseen and ceiling.score == pytest.approx(score)
     assert by_code(found)["ceiling"].numbers["ceiling"]["test"] == ceiling.score
+
+
+def test_a_bundle_that_training_lacks_is_out_of_reach_and_no_multi_word_range(
+    tmp_path: Path, model: Path
+) -> None:
+    tags = [*["Case=Nom", "_"] * 2, "Case=Acc", "Case=Acc"]
+    splits = rows(lambda n: {"tokens": text(n).split(), "tags": tags})
+    splits["test"][0]["tags"] = ["Case=Dat", *tags[1:]]
+    write(tmp_path / "mine", splits)
+    row = {"name": "mine", "path": "mine", "task": "pos", "bundles": True}
+    found = audited(swept(tmp_path, [{"name": "tiny", "path": str(model)}], [row]))
+    (finding,) = found.findings
+    assert (finding.code, finding.numbers["unseen"]["test"]) == ("ceiling", 1)
 
 
 def test_a_length_of_the_space_is_measured_like_one_of_the_protocol(

@@ -26,14 +26,15 @@ class Ceiling:
     score: float
     """0 to 100; NaN where the metric is undefined for the gold answers themselves."""
     unseen: int
-    """Words without a token, answers that no span of a window can give whole."""
+    """Words without a token or with a bundle that training lacks; answers that no span of a window
+    can give whole."""
     of: int
     """All words or questions."""
 
 
 def ceiling(task: TaskKind, encoded: Encoded, schema: Schema) -> Ceiling:
     """For tagging and question answering: no length cuts the answers of the other kinds."""
-    found = _questions(encoded) if task == "qa" else _words(encoded)
+    found = _questions(encoded) if task == "qa" else _words(encoded, schema)
     score = TASKS[task].score(found.answers, encoded, schema).headline
     return Ceiling(score, found.unseen, found.of)
 
@@ -45,15 +46,17 @@ class _Perfect(NamedTuple):
     of: int
 
 
-def _words(encoded: Encoded) -> _Perfect:
+def _words(encoded: Encoded, schema: Schema) -> _Perfect:
     gold, words = ragged(encoded, "tags"), ragged(encoded, "words")
     decoded = []
     for row in range(len(gold)):
         tags = np.full(len(gold.row(row)), MISSING)
         tags[words.row(row)] = gold.row(row)[words.row(row)]
+        # Bundles that training lacks are no class that could be said.
+        tags[tags >= len(schema.labels)] = MISSING
         decoded.append(tags)
-    every = len(gold.values)
-    return _Perfect(decoded, every - len(words.values), every)
+    unseen = sum(int((tags == MISSING).sum()) for tags in decoded)
+    return _Perfect(decoded, unseen, len(gold.values))
 
 
 def _questions(encoded: Encoded) -> _Perfect:

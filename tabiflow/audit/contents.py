@@ -107,7 +107,8 @@ def _split(
         empty=texts.empty(rows, task),
         repeated=repeated,
         only_nearly_repeated=repeated_when_folded - repeated,
-        multiword=counts[MULTIWORD] if task == "pos" else 0,
+        # Among bundles of features the same sign says that a word has none.
+        multiword=counts[MULTIWORD] if task == "pos" and not dataset.bundles else 0,
         misplaced=_misplaced(rows) if task == "qa" else 0,
     )
 

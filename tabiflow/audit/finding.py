@@ -45,7 +45,7 @@ def faults(dataset: Dataset, errors: Mapping[str, TabiflowError]) -> Iterator[Fi
         yield serious("unreadable", dataset.name, message, advice, numbers={"splits": splits})
 
 
-_UNSEEN = "nothing of it was audited; offer a local copy, or try again with a connection"
+_UNSEEN = "nothing of it was audited: mend what the message says, or offer a local copy"
 
 
 def no_data(dataset: Dataset, error: TabiflowError) -> Finding:
