@@ -28,7 +28,7 @@ from tabiflow.ledger import Recorder
 from tabiflow.pruning import AshaPerCell, InOrder
 from tabiflow.registry.kinds import KINDS
 from tabiflow.resolution import Resolution, Resolve, hub_commit, resolve
-from tabiflow.runners import Job
+from tabiflow.runners import Job, metrics
 from tabiflow.search import PAUSE, Attempt, PlanSearcher, Queue
 from tabiflow.spec import Model, Sweep
 from tabiflow.trial import Outcome, Trial
@@ -76,7 +76,7 @@ def run(
     """Returns when nothing is left to hand out, or after the first Ctrl-C or SIGTERM.
 
     `outcomes` is all that the ledger knows, by trial id; `curves` is needed where the sweep prunes.
-    Raises what the recorder raises.
+    Raises what the recorder raises, and UserError where no trial could run.
     """
     if not work:
         return Summary()
@@ -102,6 +102,7 @@ def _resolved(
 ) -> Resolution:
     if sweep.runner == "rehearse":
         return Resolution()
+    metrics.check(sweep.metrics)
     return resolve(work, outcomes.values(), options.resolve)
 
 

@@ -105,6 +105,15 @@ def test_tags_that_tell_no_entities_are_said_before_anything_runs(
     assert answer.code == 2 and said in answer.err and "train.jsonl" in answer.err
 
 
+def test_a_metric_that_cannot_be_loaded_starts_no_trial(terminal: Terminal) -> None:
+    edit("name: study", 'name: study\nmetrics: ["evaluate:./broken"]')(terminal.folder)
+    (terminal.folder / "broken").mkdir()
+    (terminal.folder / "broken" / "broken.py").write_text("import nothing_of_this_name")
+    answer = terminal("sweep", "study.yaml")
+    assert answer.code == 2 and "broken: metric cannot be loaded" in answer.err, answer.err
+    assert terminal.runs() == []
+
+
 def as_folder(file: Path) -> None:
     file.mkdir()
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 from transformers import AutoModel
 
-from tabiflow.errors import ModelError, SealError, TrialError
+from tabiflow.errors import ModelError, SealError, TrialError, UserError
 from tabiflow.registry.kinds import KINDS
-from tabiflow.runners import Job
+from tabiflow.runners import Job, metrics
 from tabiflow.runners.failures import kind_of
 from tabiflow.runners.finetune import run
 from tabiflow.trial import Epoch, Opening, Result
@@ -186,6 +186,21 @@ def test_additional_metrics_stand_beside_the_headline(folder, tmp_path):
         assert result.metrics[f"{split}_agreement"] == pytest.approx(accuracy)
         assert result.metrics[f"{split}_agreement_rows"] == rows
     assert "validation_agreement_name" not in result.metrics
+
+
+def test_a_metric_that_cannot_be_loaded_is_said_before_any_trial(tmp_path):
+    broken = metric(tmp_path, "import nothing_of_this_name\n" + METRIC)
+    with pytest.raises(UserError, match=r"metric cannot be loaded.*nothing_of_this_name") as caught:
+        metrics.check([broken])
+    assert caught.value.where == broken
+
+
+def test_metrics_of_one_name_are_refused(tmp_path):
+    (tmp_path / "other").mkdir()
+    paths = [metric(tmp_path, METRIC), metric(tmp_path / "other", METRIC)]
+    metrics.check(paths[:1])
+    with pytest.raises(UserError, match="2 metrics are called `agreement`"):
+        metrics.check(paths)
 
 
 def test_an_additional_metric_that_fails_is_named(folder, tmp_path):
