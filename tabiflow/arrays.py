@@ -4,8 +4,11 @@ Knows no tokenizer: `encoding` has it.
 """
 
 import hashlib
+import json
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +16,9 @@ import numpy as np
 
 from tabiflow.errors import EnvironmentFault
 from tabiflow.registry.local import cache_folder
+
+PARTS = "parts.json"
+"""Names the files of an encoded split: one that is missing must not pass for none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,19 +81,28 @@ def max_length(lengths: np.ndarray, limit: int) -> int:
 def cached(key: str, build: Callable[[], Encoded]) -> Encoded:
     """What `build` returns, memory-mapped from disk; built when no process has built it yet.
 
-    `key` must name everything that the result depends on. Raises EnvironmentFault when the disk
-    does not take it.
+    `key` must name everything that the result depends on. What a crash or a cleaner of caches has
+    left incomplete is built again. Raises EnvironmentFault when the disk does not take it.
     """
     folder = cache_folder() / "encoded" / hashlib.sha256(key.encode()).hexdigest()[:32]
-    encoded = None if folder.is_dir() else build()
+    known = _known(folder)
+    if known is not None:
+        return known
+    encoded = build()
     try:
-        if encoded is not None:
-            _store(folder, encoded)
+        _store(folder, encoded)
         return _mapped(folder)
     except OSError as error:
         raise EnvironmentFault(
             f"encoded rows cannot be kept: {error.strerror or error}", where=str(folder)
         ) from error
+
+
+def _known(folder: Path) -> Encoded | None:
+    try:
+        return _mapped(folder)
+    except (OSError, ValueError, KeyError, EOFError):
+        return None
 
 
 def _store(folder: Path, encoded: Encoded) -> None:
@@ -97,6 +112,8 @@ def _store(folder: Path, encoded: Encoded) -> None:
         finished.mkdir()
         for name, array in encoded.items():
             _save(finished, name, array)
+        names = sorted(file.name for file in finished.iterdir())
+        (finished / PARTS).write_text(json.dumps(names))
         _publish(finished, folder)
 
 
@@ -111,15 +128,17 @@ def _save(folder: Path, name: str, array: Ragged | np.ndarray) -> None:
 
 def _publish(finished: Path, folder: Path) -> None:
     """Another process may have been faster; its arrays are the same."""
-    try:
+    with suppress(OSError):
         finished.rename(folder)
-    except OSError:
-        if not folder.is_dir():
-            raise
+        return
+    if _known(folder) is None:
+        shutil.rmtree(folder, ignore_errors=True)
+        finished.rename(folder)
 
 
 def _mapped(folder: Path) -> Encoded:
-    arrays = {file.stem: np.load(file, mmap_mode="r") for file in sorted(folder.glob("*.npy"))}
+    names = json.loads((folder / PARTS).read_text())
+    arrays = {Path(name).stem: np.load(folder / name, mmap_mode="r") for name in names}
     ragged = {
         name.removesuffix(".offsets"): Ragged(arrays[name.replace(".offsets", ".values")], offsets)
         for name, offsets in arrays.items()

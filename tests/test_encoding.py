@@ -223,6 +223,29 @@ def test_processes_that_start_together_end_with_one_copy(cache):
     assert len(list(cache.iterdir())) == 1
 
 
+def cut_short(file):
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def emptied(file):
+    file.write_bytes(b"")
+
+
+def removed(file):
+    file.unlink()
+
+
+@pytest.mark.parametrize("spoil", [cut_short, emptied, removed])
+@pytest.mark.parametrize("part", ["labels.npy", "input_ids.offsets.npy", "parts.json"])
+def test_rows_damaged_on_disk_are_built_again(part, spoil, cache):
+    cached("key", encoded)
+    (kept,) = cache.iterdir()
+    spoil(kept / part)
+    for _ in range(2):
+        assert cached("key", encoded)["input_ids"].row(2).tolist() == [3]
+    assert (kept / "labels.npy").stat().st_size > 0
+
+
 def test_a_cache_that_cannot_be_written_is_the_environments_fault(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TABIFLOW_CACHE", str(tmp_path / "file"))
