@@ -159,6 +159,16 @@ def test_unknown_is_a_dash_and_null_never_zero(content: Report) -> None:
     assert ("two", "b", "macro_f1", "–", "–", "–", "–", "–") in table.rows
 
 
+def test_before_anything_is_confirmed_there_are_tables_of_dashes_and_no_plot_of_scores(
+    tmp_path: Path,
+) -> None:
+    report = made(tmp_path, {}, ["news_cat"], ["berturk"])
+    write(report, tmp_path / "out")
+    text = (tmp_path / "out" / "report.html").read_text()
+    assert "Scores by data set" not in text and "Learning curves" in text
+    assert rows(paper_tables(report)[1])["BERTurk"] == ("–", "–")
+
+
 def test_a_folder_that_cannot_be_written_is_one_line(content: Report, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot be written"):

@@ -1,5 +1,6 @@
 """A report as one self-contained HTML page: no script, no font and no picture from elsewhere."""
 
+import math
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
@@ -84,11 +85,10 @@ def _category_chart(report: Report) -> tuple[str, str] | None:
             ],
         )
     )
-    chart = plots.forest(rows, "test score, 95% bootstrap intervals over test items")
-    return "Scores by category", _legend(report) + chart
+    return _scores(report, "Scores by category", rows)
 
 
-def _dataset_chart(report: Report) -> tuple[str, str]:
+def _dataset_chart(report: Report) -> tuple[str, str] | None:
     rows = [
         (
             row.title,
@@ -100,8 +100,17 @@ def _dataset_chart(report: Report) -> tuple[str, str]:
         )
         for row in report.datasets
     ]
-    chart = plots.forest(rows, "test score, 95% bootstrap intervals over test items")
-    return "Scores by data set", _legend(report) + chart
+    return _scores(report, "Scores by data set", rows)
+
+
+def _scores(
+    report: Report, title: str, rows: Sequence[tuple[str, Sequence[Point]]]
+) -> tuple[str, str] | None:
+    """None before a model is confirmed on anything."""
+    if all(math.isnan(point.value) for _, points in rows for point in points):
+        return None
+    unit = "test score, 95% bootstrap intervals over test items"
+    return title, _legend(report) + plots.forest(rows, unit)
 
 
 def _point(report: Report, model: str, on: str, value: float, low: float, high: float) -> Point:
