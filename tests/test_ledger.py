@@ -338,6 +338,16 @@ def test_a_run_without_predictions_has_none(store):
     assert Tracking(store.uri).artifact(run.info.run_id, "predictions.json") is None
 
 
+def test_predictions_that_were_cut_short_are_named(store):
+    with store.recorder(SWEEP) as recorder:
+        record(recorder, trial(), ending=Result(1, 50.0, predictions=({"row": 1},)))
+    [file] = ledger.sqlite_file(store.uri).parent.glob("artifacts/*/artifacts/predictions.json")
+    file.write_text('[{"row":')
+    [run] = runs(store, "tags.kind = 'trial'")
+    with pytest.raises(LedgerError, match=f"predictions.json of run {run.info.run_id}"):
+        store.predictions([run.info.run_id])
+
+
 def test_errors_are_recorded_without_credentials(store):
     error = "cannot reach\nhttps://me:secret@hub/x"
     with store.recorder(SWEEP) as recorder:

@@ -195,6 +195,11 @@ def test_predictions_that_do_not_give_the_score_are_not_used(tmp_path: Path) -> 
     assert score.test == 12.0 and math.isnan(score.low) and "give 80.00" in score.doubt
 
 
+def test_a_seed_without_predictions_is_told(tmp_path: Path) -> None:
+    content = plain(tmp_path, {"big": [80.0, 84.0], "small": []})
+    assert [each.doubt for each in content.scores] == ["2 of 2 seeds have no predictions kept", ""]
+
+
 # Comparisons
 
 

@@ -96,7 +96,18 @@ class Store:
         asked, file = list(run_ids), sqlite_file(self.uri)
         places = {} if file is None else sqlite.artifacts(file, asked)
         read = {run_id: self._artifact(run_id, places.get(run_id)) for run_id in asked}
-        return {run_id: json.loads(text) for run_id, text in read.items() if text is not None}
+        return {run_id: self._parsed(run_id, text) for run_id, text in read.items() if text}
+
+    def _parsed(self, run_id: str, text: str) -> list[dict[str, Any]]:
+        try:
+            found: list[dict[str, Any]] = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise LedgerError(
+                f"{PREDICTIONS} of run {run_id} cannot be read: {error}",
+                where=self.address,
+                hint="remove the artifact; the run then has no intervals",
+            ) from error
+        return found
 
     def _artifact(self, run_id: str, place: Path | None) -> str | None:
         if place is None:

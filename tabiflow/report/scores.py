@@ -203,11 +203,11 @@ def read_items(
     cell: CellPlan, done: Sequence[Outcome], kept: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> tuple[list[Items], str]:
     """The items of each seed, or none and why they are not used."""
-    missing = [each for each in done if each.run_id not in kept]
+    missing = sum(each.run_id not in kept for each in done)
     if missing:
-        # Without any, as after a rehearsal, there is nothing to doubt.
-        doubt = f"{len(missing)} of {len(done)} seeds kept no predictions"
-        return [], doubt if len(missing) < len(done) else ""
+        # A rehearsal has none to keep.
+        rehearsed = bool(done[0].trial.runner)
+        return [], "" if rehearsed else f"{missing} of {len(done)} seeds have no predictions kept"
     runs = [items(KINDS[cell.dataset.task].metric, kept[each.run_id]) for each in done]
     known = [each for each in runs if each is not None]
     if len(known) < len(runs):
