@@ -336,3 +336,38 @@ def test_equal_trials_are_run_once_and_named_in_the_ledger(terminal: Terminal) -
     assert f"is run for {equal['aliases'][0]}: {equal['proof']}" in told
     [winner] = terminal.json("select", file)["winners"]
     assert (winner["trial"], winner["ties"], winner["complete"]) == (equal["run"], 1, True)
+
+
+@pytest.mark.slow
+def test_winners_of_the_example_are_trained_for_real_with_more_seeds(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TABIFLOW_CACHE", str(terminal.folder / "cache"))
+    names = {"models": ["example-bert"], "protocol": {"epochs": 2}}
+    space = {"learning_rate": [1e-3, 3e-3], "batch_size": 32}
+    search = [{"datasets": ["example-classification", "example-qa"], "space": space}]
+    base = written(terminal.folder, search=search, **names)
+    assert terminal("sweep", base).code == 0
+    [first, _] = terminal.json("confirm", base)["openings"]
+    wanted = [{"datasets": ["example-classification"], "space": {"winners_of": "study"}}]
+    seeds = declared(
+        terminal.folder, models=["example-bert"], search=wanted, confirm={"seeds": SEEDS}
+    )
+
+    openings = terminal.json("confirm", seeds)["openings"]
+
+    assert [each["reused"] for each in openings] == [each["seed"] == 25 for each in openings]
+    assert len({each["validation"] for each in openings}) > 1
+    assert first["trial"] in {each["trial"] for each in openings}
+    shorter = declared(
+        terminal.folder,
+        "short.yaml",
+        name="short",
+        models=["example-bert"],
+        search=[{"datasets": ["example-qa"], "space": {"winners_of": "study"}}],
+        protocol={"max_length": 32},
+        confirm={"seeds": [25]},
+    )
+    [ablated] = terminal.json("confirm", shorter)["openings"]
+    [run] = terminal.runs(sweep="short")
+    assert run.data.tags["max_length_text"] == "32" and ablated["test"] is not None
