@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoModel
 
 from tabiflow.errors import ModelError, SealError, TrialError, UserError
@@ -225,6 +226,17 @@ def unreadable(model: Path) -> None:
 
 def weightless(model: Path) -> None:
     (model / "model.safetensors").unlink()
+
+
+def test_pickled_weights_are_taken_only_from_whom_is_trusted(tmp_path):
+    job = samples.job(tmp_path, epochs=1)
+    weights = tmp_path / "bert" / "model.safetensors"
+    torch.save(load_file(weights), weights.with_name("pytorch_model.bin"))
+    weights.unlink()
+    with pytest.raises(ModelError, match=r"only pickled weights.* save them as safetensors"):
+        finish(job)
+    trusted = job.model.model_copy(update={"trust_remote_code": True})
+    assert finish(replace(job, model=trusted))[1].epoch == 1
 
 
 def outgrown(model: Path) -> None:

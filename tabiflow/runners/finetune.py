@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -189,6 +190,8 @@ def _tested(result: Result, opening: Opening, splits: Splits, training: Training
 def _model(job: Job, splits: Splits, recipe: Recipe) -> torch.nn.Module:
     """Raises ModelError for whatever the library makes of a broken or unfit model."""
     source = splits.text.source
+    if not job.model.trust_remote_code:
+        _refuse_pickled(job.model.name, Path(source))
     try:
         loading = _loading(job, splits.text, recipe)
         # The head is drawn here, whatever has drawn from the generators before.
@@ -202,6 +205,17 @@ def _model(job: Job, splits: Splits, recipe: Recipe) -> torch.nn.Module:
         ) from error
     _must_embed(model, splits)
     return model
+
+
+def _refuse_pickled(name: str, folder: Path) -> None:
+    """transformers would only miss the other file, and not say what to do."""
+    pickled = sorted(file.name for file in folder.glob("*.bin"))
+    if pickled and not any(folder.glob("*.safetensors")):
+        raise ModelError(
+            f"`{name}` has only pickled weights, which may run code: {pickled[0]}",
+            where=str(folder),
+            hint="save them as safetensors, or set `trust_remote_code: true` in its row",
+        )
 
 
 def _must_embed(model: torch.nn.Module, splits: Splits) -> None:
