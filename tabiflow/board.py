@@ -58,8 +58,8 @@ class Progress:
     """The sweep so far. Fed by the engine's events on the driver, one thread."""
 
     cells: dict[Cell, CellProgress]
-    names: Mapping[str, str]
-    """Trial id -> what differs in it."""
+    varying: Mapping[Cell, Sequence[str]]
+    """The settings in which a cell's trials differ."""
     running: dict[str, Running] = field(default_factory=dict)
     kinds: Counter[str] = field(default_factory=Counter)
     """Failures of this session by kind."""
@@ -69,17 +69,17 @@ class Progress:
     @classmethod
     def of(cls, plan: Plan, work: Sequence[Work]) -> "Progress":
         """Of all cells of the plan; while winners are confirmed, of those alone."""
-        names = {
-            trial.id: label(trial.point(each.cell.varying), each.cell.varying)
-            for each in work
-            for trial in each.trials
-        }
         by_cell = {each.cell.cell: each for each in work}
         if any(each.openings for each in work):
             cells = {cell: _confirming(each) for cell, each in by_cell.items()}
         else:
             cells = {each.cell: _square(each, by_cell.get(each.cell)) for each in plan.cells}
-        return cls(cells, names)
+        return cls(cells, {each.cell.cell: each.cell.varying for each in work})
+
+    def name(self, trial: Trial) -> str:
+        """What differs in it; of a sampled trial too, which nobody knew before it was drawn."""
+        varying = self.varying.get(trial.cell, ())
+        return label(trial.point(varying), varying)
 
     def start(self, trial: Trial, attempt: int) -> None:
         self.running[trial.id] = Running(trial, attempt)
@@ -175,7 +175,7 @@ class PlainLog:
         self._progress.end(trial, ending)
         log.info(
             "%s x %s [%s] %s; %d left, %s",
-            *(trial.model, trial.dataset, self._progress.names.get(trial.id, ""), _told(ending)),
+            *(trial.model, trial.dataset, self._progress.name(trial), _told(ending)),
             *(self._progress.left, duration(self._progress.seconds_left())),
         )
 
@@ -241,7 +241,7 @@ def _footer(progress: Progress) -> Text:
 def _running(progress: Progress) -> Iterator[Text]:
     for running in list(progress.running.values())[:SHOWN_RUNNING]:
         trial = running.trial
-        name = progress.names.get(trial.id, "")
+        name = progress.name(trial)
         line = f"  {trial.model} x {trial.dataset} [{name}] epoch {running.epoch}"
         yield Text(f"{line}, validation {shown(running.score)}", style="dim")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from studies import dataset, known, model, outcome, planned, scored
+from studies import dataset, known, model, outcome, planned, scored, searched
 
 from tabiflow.board import Board, Progress, board, duration, shown
 from tabiflow.ledger import Failure, Killed
@@ -55,6 +55,17 @@ def test_events_move_a_trial_from_open_to_running_to_done(plan: Plan) -> None:
     progress.end(trial, ended(61.0))
     assert not progress.running and progress.left == 5 and "61.00" in drawn(progress)
     assert progress.seconds_left() >= 0
+
+
+def test_a_drawn_trial_is_named_by_what_differs_in_it(tmp_path: Path) -> None:
+    space = {"learning_rate": {"log_uniform": [1e-5, 1e-3]}, "samples": 3}
+    plan = planned(tmp_path, search=searched(**space))
+    (cell,) = plan.cells
+    assert cell.study is not None
+    trial = cell.study.trial({"learning_rate": 1.23e-4})
+    progress = of(plan)
+    progress.start(trial, 1)
+    assert "lr=0.000123" in drawn(progress)
 
 
 def test_failures_are_counted_by_kind_and_interruptions_are_none(plan: Plan) -> None:
