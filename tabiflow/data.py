@@ -290,9 +290,10 @@ class _Reading:
                 given = self.given(source)
             if given.class_names:
                 return given.class_names
-            found |= rows.distinct(
-                rows.label_names(rows.flat_labels(given, self.task), given, self.declared)
-            )
+            labels = rows.flat_labels(given, self.task)
+            if self.task == "classification":
+                rows.refuse_ambiguous(labels, given)
+            found |= rows.distinct(rows.label_names(labels, given, self.declared))
         return tuple(sorted(found))
 
 

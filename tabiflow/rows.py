@@ -214,6 +214,17 @@ def label_names(
     return pa.array(names, pa.string()).take(coded.indices)
 
 
+def refuse_ambiguous(labels: pa.Array, given: Given) -> None:
+    """Where no schema says so, -1 beside other labels may be a class or a row without one."""
+    names = {f"{label:g}" if isinstance(label, float) else str(label) for label in distinct(labels)}
+    if "-1" in names and len(names) > 1:
+        raise DataError(
+            "label -1 is a class to some and a missing label to others",
+            where=given.where,
+            hint="declare `labels` of the data set, with -1 or without it",
+        )
+
+
 def _label(value: Any, known: Sequence[str], declared: Sequence[str]) -> str | None:
     if isinstance(value, float):
         if math.isnan(value):

@@ -147,6 +147,7 @@ _REASONS = {
     "missing": "longer",
     "model_type": "a mapping of keys to values",
     "path_type": "a path",
+    "string_too_long": "at most {max_length} characters long",
     "string_pattern_mismatch": "made of letters, digits, `.`, `_` and `-`, a letter or digit first",
     "string_type": "text",
     "too_long": "no longer than {max_length}",

@@ -30,7 +30,7 @@ from tabiflow.protocol import Frozen, Params, Protocol
 from tabiflow.source import Place, Source, reason, shortly
 
 TaskKind = Literal["classification", "nli", "ner", "pos", "sts", "qa", "retrieval"]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Name = Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Entry = TypeVar("Entry")
 
 

@@ -155,9 +155,15 @@ def test_tags_that_are_numbers_are_places_in_the_declared_labels(folder):
 def test_rows_without_label_or_text_are_left_out_and_counted(folder):
     rows = [*texts(0, 1, -1, None), {"text": None, "label": 1}]
     write(folder, train=rows, validation=texts(1), test=texts(0))
-    loaded = data.load(classified(folder), {})
+    loaded = data.load(classified(folder, labels=(0, 1)), {})
     assert loaded.excluded == {"no label": 2, "no text": 1}
     assert loaded.train["row"].to_pylist() == [0, 1]
+
+
+def test_minus_one_among_undeclared_classes_must_be_declared_or_not(folder):
+    write(folder, train=texts(-1, 0, 1), validation=texts(0), test=texts(1))
+    with pytest.raises(DataError, match="label -1 is a class to some"):
+        data.load(classified(folder), {})
 
 
 def test_minus_one_is_a_label_where_it_is_declared(folder):

@@ -13,6 +13,7 @@ from tabiflow import data, ledger, selection
 from tabiflow.plan import Plan
 from tabiflow.registry import Grid, resolve
 from tabiflow.report.render import dumps
+from tabiflow.runners import metrics
 from tabiflow.spec import Sweep
 from tabiflow.trial import Outcome
 
@@ -41,6 +42,7 @@ def know(file: Path, rehearse: bool, *, check: bool = True) -> Known:
     sweep = Sweep.read(file, rehearse=rehearse)
     grid = resolve(sweep)
     if check and sweep.runner == "finetune":
+        metrics.check(sweep.metrics)
         for dataset in grid.datasets:
             data.check(dataset, grid.places[dataset.name])
     if not ledger.exists():

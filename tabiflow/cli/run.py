@@ -226,6 +226,11 @@ def _confirmation(known: Known) -> selection.Confirmation:
 def _confirmable(known: Known, incomplete: bool, reopen: str | None) -> selection.Confirmation:
     """Raises UserError where confirming now would not be honest."""
     if not known.winners:
+        if known.plan.cells and all(cell.complete for cell in known.plan.cells):
+            raise UserError(
+                "no cell has a defined score: validation labels are constant or too few",
+                hint="`tabiflow audit` shows what the data hold",
+            )
         raise UserError("no cell has a score yet", hint=_first_of_all(known))
     chosen = {winner.cell: winner for winner in known.winners}
     unfinished = [cell for cell in known.plan.cells if not cell.decided]
