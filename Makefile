@@ -22,9 +22,9 @@ quickstart: setup
 	$(BIN)/tabiflow confirm sweeps/quickstart.yaml
 	$(BIN)/tabiflow report sweeps/quickstart.yaml -o .tabiflow/quickstart-report
 
-# One file a process: they share nothing but what the package itself shares between processes.
+# Two processes that share nothing but what the package itself shares between processes.
 test: setup
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-slow: setup
 	$(BIN)/python -m pytest -m slow
