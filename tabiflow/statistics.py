@@ -14,11 +14,10 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special
 
 from tabiflow.draws import (
     EXACT_ITEMS,
@@ -144,7 +143,7 @@ def welch_from_summary(
     if math.isnan(error):
         return Welch(math.nan, math.nan, math.nan)
     t = (mean_a - mean_b) / error
-    return Welch(t, df, 2 * float(special.stdtr(df, -abs(t))))
+    return Welch(t, df, 2 * float(_special().stdtr(df, -abs(t))))
 
 
 def seed_error(deviation_a: float, n_a: int, deviation_b: float, n_b: int) -> tuple[float, float]:
@@ -170,9 +169,11 @@ def power(difference: float, error: float, df: float, alpha: float = 0.05) -> fl
     """How probably a two-sided t-test finds a true difference; `alpha` at a difference of 0."""
     if not error > 0:
         return math.nan
-    critical = special.stdtrit(df, 1 - _within(alpha, "alpha") / 2)
+    critical = _special().stdtrit(df, 1 - _within(alpha, "alpha") / 2)
     shift = abs(difference) / error
-    return float(1 - special.nctdtr(df, shift, critical) + special.nctdtr(df, shift, -critical))
+    return float(
+        1 - _special().nctdtr(df, shift, critical) + _special().nctdtr(df, shift, -critical)
+    )
 
 
 def detectable(error: float, df: float, alpha: float = 0.05, wanted: float = 0.8) -> float:
@@ -206,7 +207,7 @@ def wilson(hits: float, n: float, level: float = 0.95) -> Interval:
         raise ValueError(f"{hits} of {n} is no proportion")
     if math.isnan(hits + n) or n == 0:
         return UNKNOWN
-    z = float(special.ndtri((1 + _within(level, "level")) / 2))
+    z = float(_special().ndtri((1 + _within(level, "level")) / 2))
     share = hits / n
     centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
@@ -454,3 +455,10 @@ def _within(value: float, name: str) -> float:
     if not 0 < value < 1:
         raise ValueError(f"{name} {value} is not between 0 and 1")
     return value
+
+
+def _special() -> Any:
+    """Takes half a second to import, which a plan need not wait for."""
+    from scipy import special
+
+    return special
