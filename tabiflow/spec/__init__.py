@@ -1,0 +1,24 @@
+"""What a user writes: sweeps, search spaces, and rows for models and data sets.
+
+Reads YAML into frozen values and says `file:line` for every mistake. Does not know which names
+the registry holds, nor what any of it means for training.
+"""
+
+from tabiflow.spec.rows import Dataset, Model, TaskKind
+from tabiflow.spec.space import Choice, Range, Space, configured, label
+from tabiflow.spec.sweep import Sweep
+from tabiflow.spec.written import Limits, Pruning
+
+__all__ = [
+    "Choice",
+    "Dataset",
+    "Limits",
+    "Model",
+    "Pruning",
+    "Range",
+    "Space",
+    "Sweep",
+    "TaskKind",
+    "configured",
+    "label",
+]
