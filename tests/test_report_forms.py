@@ -70,9 +70,15 @@ def test_the_whole_of_tabibench_gives_the_printed_table_5(tmp_path: Path) -> Non
         printed = sorted(f"{score:.2f}" for score in facts.categories[name].values())
         assert sorted(rows(overview)[line][1:-1]) == printed
         assert float(rows(overview)[line][-1]) == pytest.approx(facts.totals[name], abs=0.011)
+    previous = sorted(f"{score:.2f}" for score in facts.previous_best.values())
+    assert sorted(rows(overview)["Previous best (Turkish) (published)"][1:-1]) == previous
+    lead = sorted(f"{score:+.2f}" for score in facts.lead.values())
+    assert sorted(rows(overview)["Δ TabiBERT (published)"][1:-1]) == lead
+    assert [rows(overview)[name][-1] for name in LAST] == ["75.80", "+1.48"]
     assert [each.title.split(":")[0] for each in tables] == [f"Table {n}" for n in TABLES]
 
 
+LAST = ("Previous best (Turkish) (published)", "Δ TabiBERT (published)")
 TABLES = (6, 7, 8, 9, 10, 13, 11, 12)
 
 
@@ -89,6 +95,19 @@ def test_a_data_set_of_ones_own_has_no_published_figure(tmp_path: Path) -> None:
     assert rows(table)["BERTurk (published)"] == ("87.21", "–", "–")
     assert not any("published" in name for name in rows(overview))
     assert rows(table)["TabiBERT"][1] == "74.94"
+
+
+def test_a_models_margin_is_over_the_best_published_turkish_one(tmp_path: Path) -> None:
+    tests = {("berturk", "news_cat"): [labels(90, 100)], ("x", "news_cat"): [labels(80, 100)]}
+    content = made(tmp_path, tests, ["news_cat"], ["berturk", model("x")])
+    overview, _ = paper_tables(content)
+    published = tabibench().results_of("text_classification").scores
+    others = {name: published[name]["news_cat"] for name in tabibench().turkish}
+    mine = {each.model: each.test for each in content.scores}
+    assert rows(overview)["Δ x"][1] == f"{mine['x'] - max(others.values()):+.2f}"
+    del others["berturk"]
+    assert rows(overview)["Δ BERTurk"][1] == f"{mine['berturk'] - max(others.values()):+.2f}"
+    assert not any("Δ" in overview.rows[row][0] for row, _ in overview.strong)
 
 
 def test_a_stricter_metric_has_the_published_one_beside_it(tmp_path: Path) -> None:

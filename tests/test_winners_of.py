@@ -19,6 +19,7 @@ from tabiflow.protocol import Protocol
 from tabiflow.registry import resolve
 from tabiflow.selection import confirmation, planned, winners
 from tabiflow.spec import Sweep
+from tabiflow.splits import NAMES
 from tabiflow.statistics import welch
 from tabiflow.trial import Outcome, Status, Trial
 from tabiflow.work import missing
@@ -371,3 +372,6 @@ def test_winners_of_the_example_are_trained_for_real_with_more_seeds(
     [ablated] = terminal.json("confirm", shorter)["openings"]
     [run] = terminal.runs(sweep="short")
     assert run.data.tags["max_length_text"] == "32" and ablated["test"] is not None
+    report = terminal.json("report", shorter)
+    assert {each["split"]: each["limit"] for each in report["cuts"]} == dict.fromkeys(NAMES, 32)
+    assert all(0 < each["share"] < 100 for each in report["cuts"])

@@ -1,6 +1,6 @@
 """The verbs that look: they start nothing and change nothing."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from tabiflow.plan import CellPlan, Plan
 from tabiflow.registry.datasets import DATASETS
 from tabiflow.registry.kinds import KINDS
 from tabiflow.registry.models import MODELS
+from tabiflow.report.ablation import CutShare
 from tabiflow.report.appendix import warnings
 from tabiflow.report.content import report
 from tabiflow.report.render import as_json, brief_tables, dumps, number, write
@@ -282,12 +283,21 @@ def report_verb(sweep: Path, rehearse: bool, as_data: bool, folder: Path | None)
     """
     known = know(sweep, rehearse)
     book = ledger.open_ledger() if ledger.exists() else None
-    made = report(known.plan, known.winners, known.outcomes, book)
+    made = report(known.plan, known.winners, known.outcomes, book, _cut_shares(known.plan))
     files = write(made, folder) if folder else []
     tables = [table(each.title, each.header, each.rows) for each in brief_tables(made)]
     spaced = [each for one in tables for each in (one, "")]
     warned = (f"warning: {each}" for each in warnings(made))
     say(as_data, as_json(made), *spaced, *warned, *(f"wrote {file}" for file in files))
+
+
+def _cut_shares(plan: Plan) -> Sequence[CutShare]:
+    if plan.sweep.winners_of is None:
+        return ()
+    # Only here: measuring takes the tokenizers and what they import.
+    from tabiflow.report.cutting import cut_shares
+
+    return cut_shares(plan)
 
 
 @click.command()

@@ -21,6 +21,8 @@ class Paper(Frozen):
     arxiv: str
     seed: int
     """Of every score but those of `Seeds`."""
+    introduces: str
+    """The model whose margins the last rows of Table 5 give."""
 
 
 class Overview(Frozen):

@@ -33,6 +33,22 @@ class Change:
     p: float
 
 
+@dataclass(frozen=True)
+class CutShare:
+    """Of one model's tokenizer on one split."""
+
+    model: str
+    dataset: str
+    sequence: str
+    """`text`, or the column in retrieval; empty where nothing could be measured."""
+    split: str
+    limit: int | None
+    """Tokens, special ones included: the sweep's length, or the model's own where that is less."""
+    rows: int | None
+    share: float
+    """Per cent of the rows that are longer; NaN where rows or tokenizer cannot be had."""
+
+
 def changes(
     plan: Plan, cells: Sequence[Scored], outcomes: Mapping[str, Outcome], evidence: Evidence
 ) -> tuple[Change, ...]:

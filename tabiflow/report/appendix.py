@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable
 
-from tabiflow.published import Published
 from tabiflow.report.content import Report
 from tabiflow.report.searching import shown
-from tabiflow.report.tables import DASH, Table, interval, number, p_value, signed
+from tabiflow.report.tables import DASH, Table, number, signed
 
 
 def winner_table(report: Report) -> Table:
@@ -122,41 +121,3 @@ def warnings(report: Report) -> Iterable[str]:
     if report.reopened:
         yield f"Reopened: {report.reopened} of {len(report.openings)} openings of a test split."
     yield from edge_warnings(report)
-
-
-def change_table(report: Report, published: Published) -> Table:
-    """Of a sweep of winners under another protocol; Table 15 where it is that of the paper."""
-    ours = [
-        (
-            report.title(each.model),
-            report.title(each.dataset),
-            *(number(score) for score in (each.before, each.after)),
-            signed(each.difference),
-            interval(each.low, each.high, "{:+.2f} to {:+.2f}"),
-            p_value(each.p),
-        )
-        for each in report.changes
-    ]
-    facts, what = published.context_cap, report.changes[0].what
-    same = what == f"max_length {facts.limit}" and facts.dataset in {
-        row.name for row in report.datasets
-    }
-    theirs = [
-        (
-            report.title(model) + " (published)",
-            report.title(facts.dataset),
-            *(number(known[model]) for known in (facts.scores, facts.capped)),
-            signed(facts.differences[model]),
-            DASH,
-            DASH,
-        )
-        for model in (published.models if same else ())
-    ]
-    header = ("Model", "Data set", "As selected", what, "Δ", "Interval", "p")
-    return Table(
-        f"{facts.source + ': ' if same else ''}The winners under {what}",
-        header,
-        (*theirs, *ours),
-        ("The same configurations and seeds; paired bootstrap over the test items.",),
-        frozenset(range(len(theirs))),
-    )

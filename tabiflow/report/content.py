@@ -7,7 +7,7 @@ from tabiflow.plan import Plan
 from tabiflow.registry.models import MODELS
 from tabiflow.report import ablation, averages, origins, scores, searching
 from tabiflow.report import comparisons as compare
-from tabiflow.report.ablation import Change
+from tabiflow.report.ablation import Change, CutShare
 from tabiflow.report.averages import Average, Category
 from tabiflow.report.comparisons import Comparison, TieGroups
 from tabiflow.report.items import DRAWS
@@ -43,6 +43,8 @@ class Report:
     ties: tuple[TieGroups, ...]
     changes: tuple[Change, ...]
     """Empty but for a sweep of winners under another protocol."""
+    cuts: tuple[CutShare, ...]
+    """Empty but for a sweep of winners at another length."""
     draws: int
     """Of every interval and every test over items."""
     winners: tuple[Winner, ...]
@@ -81,6 +83,7 @@ def report(
     chosen: Sequence[Winner],
     outcomes: Mapping[str, Outcome],
     evidence: Evidence | None = None,
+    cuts: Sequence[CutShare] = (),
 ) -> Report:
     """Scores are those of the winners' confirming trials; other openings are listed, not scored.
 
@@ -107,6 +110,7 @@ def report(
         comparisons=compared,
         ties=compare.ties(standings, compared),
         changes=ablation.changes(plan, cells, outcomes, evidence),
+        cuts=tuple(cuts),
         draws=DRAWS,
         winners=tuple(chosen),
         openings=origins.openings(plan.sweep.name, outcomes),

@@ -1,18 +1,18 @@
-"""Tables 5 to 13 and 15 in the TabiBERT paper's layout, published rows above the sweep's own.
+"""Tables 5 to 15 in the TabiBERT paper's layout, published rows above the sweep's own.
 
 A table holds the data sets that the sweep holds, no others: where that is not the whole of a
 published table, its averages are taken again over the same data sets.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tabiflow.published import Published, Results, tabibench
-from tabiflow.report.appendix import change_table
+from tabiflow.report.capped import change_table, cut_table
 from tabiflow.report.content import Report
 from tabiflow.report.scores import Score
-from tabiflow.report.tables import DASH, Table, number, spread
+from tabiflow.report.tables import DASH, Row, Table, number, signed, spread
 from tabiflow.statistics import mean, weighted_mean
 
 NAMES: Mapping[str, str] = {
@@ -88,6 +88,7 @@ def paper_tables(report: Report) -> list[Table]:
     return [
         _overview(report, parts, published),
         *(_results(report, part, published) for part in parts),
+        *([cut_table(report, published)] if report.cuts else []),
         *([change_table(report, published)] if report.changes else []),
     ]
 
@@ -111,7 +112,10 @@ def _overview(report: Report, parts: Sequence[_Part], published: Published) -> T
         (row.title, _millions(row.parameters), *_our_overview(report, row.name, parts))
         for row in report.models
     ]
+    margins = list(_margins(report, parts, published))
     notes = [LEGEND]
+    if margins:
+        notes.append(MARGIN)
     if compared:
         notes.append(f"Published: {published.paper.title}, {published.overview.source}.")
     taken_again = [part.category for part in parts if part.results and not part.whole]
@@ -130,10 +134,46 @@ def _overview(report: Report, parts: Sequence[_Part], published: Published) -> T
         theirs,
         ours,
         notes,
+        margins,
     )
 
 
 LEGEND = "± is the deviation over seeds. The best of this sweep is bold."
+MARGIN = (
+    "Δ: above the best published score of another Turkish model in each category; of the mean,"
+    " above the mean of these."
+)
+
+
+def _margins(report: Report, parts: Sequence[_Part], published: Published) -> Iterable[Row]:
+    """The last rows of Table 5, then the same margin for each model of this sweep."""
+    subject = published.paper.introduces
+    if not _comparable(subject, parts):
+        return
+    previous = _previous_best(subject, parts, published)
+    scores = [part.published_average(subject) for part in parts]
+    yield "Previous best (Turkish)" + PUBLISHED, "", *_with_mean(previous, number)
+    yield f"Δ {report.title(subject)}{PUBLISHED}", "", *_with_mean(_minus(scores, previous), signed)
+    for row in report.models:
+        cells = {each.category: each.test for each in report.categories if each.model == row.name}
+        scores = [cells.get(part.category, math.nan) for part in parts]
+        margins = _minus(scores, _previous_best(row.name, parts, published))
+        if not all(map(math.isnan, margins)):
+            yield f"Δ {row.title}", "", *_with_mean(margins, signed)
+
+
+def _previous_best(model: str, parts: Sequence[_Part], published: Published) -> list[float]:
+    """By category, of the published Turkish models other than this one."""
+    others = [each for each in published.turkish if each != model]
+    return [max(part.published_average(each) for each in others) for part in parts]
+
+
+def _minus(scores: Sequence[float], previous: Sequence[float]) -> list[float]:
+    return [score - best for score, best in zip(scores, previous, strict=True)]
+
+
+def _with_mean(values: Sequence[float], shown: Callable[[float], str]) -> list[str]:
+    return [shown(each) for each in (*values, mean(values))]
 
 
 def _comparable(model: str, parts: Sequence[_Part]) -> bool:
@@ -141,8 +181,7 @@ def _comparable(model: str, parts: Sequence[_Part]) -> bool:
 
 
 def _published_overview(model: str, parts: Sequence[_Part]) -> list[str]:
-    averages = [part.published_average(model) for part in parts]
-    return [number(each) for each in (*averages, mean(averages))]
+    return _with_mean([part.published_average(model) for part in parts], number)
 
 
 def _our_overview(report: Report, model: str, parts: Sequence[_Part]) -> list[str]:
@@ -228,6 +267,7 @@ def _marked(
     theirs: Sequence[Sequence[str]],
     ours: Sequence[Sequence[str]],
     notes: Sequence[str],
+    margins: Sequence[Sequence[str]] = (),
 ) -> Table:
     """Bold is the best of ours in each column, where there are several."""
     first = 1 + len(theirs)
@@ -238,12 +278,13 @@ def _marked(
         if header[column] not in ("Model", PARAMETERS)
         for row in _best([line[column] for line in ours], [line[0] for line in ours])
     }
+    rows = tuple(map(tuple, (second, *theirs, *ours, *margins)))
     return Table(
         title,
         tuple(header),
-        tuple(map(tuple, (second, *theirs, *ours))),
+        rows,
         tuple(notes),
-        frozenset(range(1, first)),
+        frozenset(place for place, row in enumerate(rows) if row[0].endswith(PUBLISHED)),
         frozenset(strong),
     )
 

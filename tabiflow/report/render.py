@@ -33,6 +33,7 @@ def as_json(report: Report) -> dict[str, Any]:
             "comparisons",
             "ties",
             "changes",
+            "cuts",
             "openings",
             "exclusions",
             "settings",
