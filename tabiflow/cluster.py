@@ -1,17 +1,26 @@
 """The Ray that trials run on: joined where there is one, started and ended here where not."""
 
 import logging
+import math
 import os
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import ray
+from ruamel.yaml import YAML
 
 from tabiflow.errors import UserError
 
 OBJECT_STORE = 200 * 1024**2
 """Bytes. Reports are small: Ray's default would take a third of the memory from the trials."""
+
+
+NEWS = 1.0
+"""Seconds between two looks at the nodes."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +34,7 @@ class Need:
 @contextmanager
 def joined(address: str | None = None, workers: int | None = None) -> Iterator[None]:
     """`workers` sizes a Ray that is started here, with a CPU each; by default all cores."""
-    address = address or os.environ.get("RAY_ADDRESS")
+    address = address or _address()
     if ray.is_initialized():
         yield
         return
@@ -46,24 +55,80 @@ def joined(address: str | None = None, workers: int | None = None) -> Iterator[N
         ray.shutdown()
 
 
+def _address() -> str | None:
+    return os.environ.get("RAY_ADDRESS")
+
+
 def gpus() -> float:
-    """All GPUs of the cluster."""
-    return float(ray.cluster_resources().get("GPU", 0.0))
+    """All GPUs of the cluster, with those that its autoscaler may yet add."""
+    return sum(node.get("GPU", 0.0) for node in (*_nodes(), *_promised()))
 
 
-def capacity(needs: Iterable[Need], workers: int | None = None) -> int:
-    """Trials that run at a time; at most `workers`. Raises UserError when some never could."""
-    has = ray.cluster_resources()
-    fits = []
-    for need in set(needs):
-        wanted = {"CPU": need.cpus, "GPU": need.gpus}
-        fit = min(int(has.get(name, 0) / share) for name, share in wanted.items() if share)
-        if fit < 1 and workers is None:
-            raise UserError(
-                f"a trial takes {need.cpus:g} CPUs and {need.gpus:g} GPUs, "
-                f"the cluster has {has.get('CPU', 0):g} and {has.get('GPU', 0):g}",
-                hint="change `cpus` or `gpus` of the sweep or the model's row",
-            )
-        fits.append(fit)
-    most = max(fits, default=1)
-    return max(1, min(most, workers)) if workers else most
+class Room:
+    """How many trials may be out at a time: follows the nodes as they join and leave.
+
+    As many as the autoscaler could make fit: only trials that wait make it add nodes.
+    """
+
+    def __init__(self, needs: Iterable[Need], workers: int | None = None) -> None:
+        """At most `workers`. Raises UserError for a trial that no node could ever hold."""
+        self._needs, self._workers = frozenset(needs), workers
+        self._promised = _promised()
+        self._asked, self._most = -math.inf, 1
+        for need in self._needs if workers is None else ():
+            if not _fit(need, [*_nodes(), *self._promised]):
+                raise _never_fits(need)
+
+    def __call__(self) -> int:
+        if time.monotonic() - self._asked > NEWS:
+            nodes = _nodes()
+            fits = [max(_fit(each, nodes), _fit(each, self._promised)) for each in self._needs]
+            self._asked, self._most = time.monotonic(), max(fits, default=1)
+        return max(1, min(self._most, self._workers or self._most))
+
+
+def _never_fits(need: Need) -> UserError:
+    most = [max((node.get(name, 0.0) for node in _nodes()), default=0.0) for name in ("CPU", "GPU")]
+    return UserError(
+        f"a trial takes {need.cpus:g} CPUs and {need.gpus:g} GPUs, "
+        f"the cluster's largest node has {most[0]:g} and {most[1]:g}",
+        hint="change `cpus` or `gpus` of the sweep or the model's row",
+    )
+
+
+Resources = Mapping[str, float]
+
+
+def _fit(need: Need, nodes: Iterable[Resources]) -> int:
+    wanted = {"CPU": need.cpus, "GPU": need.gpus}
+    return sum(
+        min(int(node.get(name, 0) / share) for name, share in wanted.items() if share)
+        for node in nodes
+    )
+
+
+def _nodes() -> list[Resources]:
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def _promised() -> list[Resources]:
+    """The workers that the autoscaler may have at most, by the file that `ray up` leaves."""
+    if not (launched := _launched()):
+        return []
+    kinds = launched.get("available_node_types", {})
+    workers = [
+        kind.get("resources", {})
+        for name, kind in kinds.items()
+        if name != launched.get("head_node_type")
+        for _ in range(kind.get("max_workers", 0))
+    ]
+    return workers[: launched.get("max_workers", len(workers))]
+
+
+def _launched() -> dict[str, Any]:
+    """What `ray up` was told. It leaves this on the head, so nobody else has an autoscaler."""
+    file = Path.home() / "ray_bootstrap_config.yaml"
+    if _address() is None or not file.is_file():
+        return {}
+    found: dict[str, Any] = YAML(typ="safe", pure=True).load(file.read_text(encoding="utf-8"))
+    return found

@@ -22,7 +22,7 @@ from ray import tune
 from ray.exceptions import RayError
 from ray.tune.schedulers import TrialScheduler
 
-from tabiflow.cluster import Need, capacity, gpus, joined
+from tabiflow.cluster import Need, Room, gpus, joined
 from tabiflow.driver import Driver, Listener, Summary
 from tabiflow.ledger import Recorder
 from tabiflow.pruning import AshaPerCell, InOrder
@@ -46,6 +46,8 @@ ENVIRONMENT = {
     "TUNE_RESULT_BUFFER_LENGTH": "1000",  # see Worker.train_buffered
 }
 """Settings of Tune that it reads from nowhere else."""
+MOST = 10_000
+"""Trials at a time, in any cluster."""
 Curves = Mapping[str, Sequence[tuple[int, float]]]
 """(epoch, score) points by run id."""
 
@@ -88,12 +90,12 @@ def run(
     # Ray's own notices go to standard output, which belongs to the command's answer.
     with redirect_stdout(sys.stderr), joined(options.address, options.workers):
         jobs = _Jobs(sweep, resolution, has_gpus=gpus() > 0)
-        at_once = capacity({jobs.need(each.cell.model) for each in work}, options.workers)
-        searcher = PlanSearcher(queue, driver.attempts, jobs.config, driver.open_test)
+        room = Room((jobs.need(each.cell.model) for each in work), options.workers)
+        searcher = PlanSearcher(queue, driver.attempts, jobs.config, driver.open_test, room)
         scheduler = _scheduler(work, sweep, driver, curves or {})
         with _stopped_by_signals(driver.stop):
             while not queue.finished:
-                _fit(searcher, scheduler, driver, at_once)
+                _fit(searcher, scheduler, driver)
     return driver.end()
 
 
@@ -162,7 +164,7 @@ def _scheduler(
     return scheduler
 
 
-def _fit(searcher: PlanSearcher, scheduler: TrialScheduler, driver: Driver, at_once: int) -> None:
+def _fit(searcher: PlanSearcher, scheduler: TrialScheduler, driver: Driver) -> None:
     with _quiet(), tempfile.TemporaryDirectory(prefix="tabiflow-") as folder:
         tuner = tune.Tuner(
             Worker,
@@ -170,8 +172,9 @@ def _fit(searcher: PlanSearcher, scheduler: TrialScheduler, driver: Driver, at_o
                 num_samples=-1,
                 search_alg=searcher,
                 scheduler=scheduler,
-                # Without it Tune lets one trial wait at a time for a searcher it does not know.
-                max_concurrent_trials=at_once,
+                # Without it Tune lets one trial wait at a time for a searcher it does not know;
+                # the searcher itself knows how many may run.
+                max_concurrent_trials=MOST,
                 reuse_actors=True,
                 trial_name_creator=_tune_id,
                 trial_dirname_creator=_tune_id,

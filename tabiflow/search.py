@@ -246,19 +246,21 @@ class PlanSearcher(Searcher):  # type: ignore[misc]
         attempts: dict[str, Attempt],
         configure: Callable[[Attempt], dict[str, Any]],
         before: Callable[[Attempt], None],
+        room: Callable[[], int],
     ) -> None:
-        """`attempts` is filled with the attempt behind each of Tune's trial ids; `before` is
-        called for each one before Tune learns of it."""
+        """`attempts` holds what is out: this fills in the attempt behind each of Tune's trial ids,
+        at most `room()` at a time. `before` is called for each before Tune learns of it."""
         super().__init__(metric="score", mode="max")
         self._queue, self._attempts = queue, attempts
-        self._configure, self._before = configure, before
+        self._configure, self._before, self._room = configure, before, room
 
     def __getstate__(self) -> dict[str, Any]:
         """Tune pickles its searcher for a restore that is never asked for."""
         return {}
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        attempt = self._queue.next()
+        full = len(self._attempts) >= self._room()
+        attempt = None if full else self._queue.next()
         if attempt is None:
             finished: str = Searcher.FINISHED
             return finished if self._queue.finished else None
