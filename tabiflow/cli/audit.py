@@ -21,6 +21,11 @@ from tabiflow.spec import Sweep
 @click.option(
     "--ratings", "rated", type=click.Path(path_type=Path), help="People's ratings: CSV or JSONL."
 )
+@click.option(
+    "--cetvel",
+    type=click.Path(path_type=Path),
+    help="A checkout of the CETVEL repository: where it differs from the paper and from our rows.",
+)
 @click.option("--levels", help="Of the ratings, from the mildest to the severest: a,b,c.")
 @click.option("--json", "as_data", is_flag=True, help="One JSON object on stdout.")
 def audit_verb(
@@ -28,11 +33,12 @@ def audit_verb(
     strict: bool,
     page: Path | None,
     rated: Path | None,
+    cetvel: Path | None,
     levels: str | None,
     as_data: bool,
 ) -> int:
     """What is in the data, before anything runs; needs tokenizers only. Starts nothing."""
-    if sweep is None and rated is None:
+    if sweep is None and rated is None and cetvel is None:
         raise UserError("nothing to audit", hint="name a sweep, or a file with --ratings")
     if page is not None and sweep is None:
         raise UserError("--html shows a sweep's data", hint="name the sweep")
@@ -41,6 +47,10 @@ def audit_verb(
     serious = 0
     if rated is not None:
         _ratings(rated, levels, content, tables)
+    if cetvel is not None:
+        from tabiflow.cli import benchmark
+
+        benchmark.checkout_sections(cetvel, content, tables)
     if sweep is not None:
         serious = _sweep(sweep, page, content, tables)
     say(as_data, content, *tables)

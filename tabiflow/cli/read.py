@@ -12,6 +12,7 @@ from tabiflow.board import shown
 from tabiflow.cli.common import Known, know, on_sweep, say, table
 from tabiflow.errors import UserError, near
 from tabiflow.plan import CellPlan, Plan
+from tabiflow.registry.cetvel import TASKS
 from tabiflow.registry.datasets import DATASETS
 from tabiflow.registry.kinds import KINDS
 from tabiflow.registry.models import MODELS
@@ -340,24 +341,31 @@ def _one(prefix: str, outcomes: Mapping[str, Outcome]) -> Outcome:
 
 
 @click.command(name="list")
-@click.argument("what", type=click.Choice(["models", "datasets"]), required=False)
+@click.argument("what", type=click.Choice(["models", "datasets", "tasks"]), required=False)
 @click.option("--json", "as_data", is_flag=True, help="One JSON object on stdout.")
 def list_verb(what: str | None, as_data: bool) -> None:
-    """The models and data sets that a sweep can name, with their tags."""
+    """The models and data sets that a sweep can name, and the tasks of the generative benchmark."""
     content: dict[str, Any] = {}
     tables: list[Table | str] = []
-    if what != "datasets":
+    if what in (None, "models"):
         content["models"] = [row.model_dump(mode="json", exclude_defaults=True) for row in MODELS]
         rows = [(row.name, row.title, _origin(row), ", ".join(row.tags)) for row in MODELS]
         tables += [table("models", ("name", "title", "from", "tags"), rows), ""]
-    if what != "models":
+    if what in (None, "datasets"):
         content["datasets"] = [
             row.model_dump(mode="json", exclude_defaults=True) for row in DATASETS
         ]
         found = [
             (d.name, d.task, d.group, str(d.hub or d.build), ", ".join(d.tags)) for d in DATASETS
         ]
-        tables.append(table("data sets", ("name", "task", "category", "from", "tags"), found))
+        tables += [table("data sets", ("name", "task", "category", "from", "tags"), found), ""]
+    if what in (None, "tasks"):
+        content["tasks"] = [row.model_dump(mode="json", exclude_defaults=True) for row in TASKS]
+        asked = [
+            (t.name, t.category, t.column, t.answered, t.metric, t.hub, t.split) for t in TASKS
+        ]
+        header = ("name", "category", "column", "answered by", "metric", "from", "split")
+        tables.append(table("tasks", header, asked))
     say(as_data, content, *tables)
 
 

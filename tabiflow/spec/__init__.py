@@ -4,14 +4,17 @@ Reads YAML into frozen values and says `file:line` for every mistake. Does not k
 the registry holds, nor what any of it means for training.
 """
 
+from tabiflow.spec.benchmark import BenchmarkTask, Generation
 from tabiflow.spec.rows import Dataset, Model, TaskKind
 from tabiflow.spec.space import Choice, Range, Space, configured, label
 from tabiflow.spec.sweep import Sweep
 from tabiflow.spec.written import Limits, Pruning
 
 __all__ = [
+    "BenchmarkTask",
     "Choice",
     "Dataset",
+    "Generation",
     "Limits",
     "Model",
     "Pruning",

@@ -1,0 +1,99 @@
+"""What `audit` says about the generative benchmark: tables for people, values for tools."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tabiflow.cli.common import table
+from tabiflow.generative import checkout
+from tabiflow.generative.differences import Compared, compare
+from tabiflow.generative.published import derivations, inequalities
+from tabiflow.generative.templates import TEMPLATES
+from tabiflow.published.cetvel import cetvel
+from tabiflow.registry.cetvel import TASKS, known_prompts
+
+
+def checkout_sections(folder: Path, content: dict[str, Any], tables: list[Any]) -> None:
+    """Reads a checkout of the benchmark's repository; runs nothing of it."""
+    found = checkout.read(folder)
+    compared = compare(TASKS, TEMPLATES, found, known_prompts())
+    content["cetvel"] = {
+        "checkout": {"folder": str(folder), "fingerprint": found.fingerprint},
+        "faults": list(found.faults),
+        "prompts": [
+            {
+                "task": each.task,
+                "origin": each.template.origin,
+                "comparable": each.template.comparable,
+                "hash": each.template.hash,
+            }
+            for each in compared.taken
+        ],
+        "differences": [asdict(each) for each in compared.differences],
+        "not_taken_over": [asdict(each) for each in compared.left],
+        "not_in_the_paper": list(compared.extra),
+        **_published_content(),
+    }
+    tables += [*_compared_tables(compared), *_published_tables()]
+    tables += [f"fault: {each}" for each in found.faults]
+    if compared.extra:
+        tables.append(f"in the checkout, not in the paper's tables: {', '.join(compared.extra)}")
+    tables.append(f"checkout {found.fingerprint}: {len(found.tasks)} tasks read, nothing run")
+
+
+def _compared_tables(compared: Compared) -> Iterator[Any]:
+    header = ("task", "what", "paper", "tabiflow", "checkout")
+    rows = [(e.task, e.what, e.paper, e.ours, e.checkout) for e in compared.differences]
+    yield table("Differences", header, rows)
+    yield ""
+    left = [(e.task, e.key, e.where, e.reason, e.instead) for e in compared.left]
+    yield table("Not taken over", ("task", "key", "where", "why", "instead"), left)
+    yield ""
+
+
+def _published_content() -> dict[str, Any]:
+    published = cetvel()
+    return {
+        "published": {
+            "averages": [
+                {**asdict(each), "reproduces": each.reproduces}
+                for each in derivations(published, TASKS)
+            ],
+            "gini": {
+                name: {"value": each.value, "low": each.interval.low, "high": each.interval.high}
+                for name, each in inequalities(published).items()
+            },
+            "doubts": list(published.doubts),
+        }
+    }
+
+
+def _published_tables() -> Iterator[Any]:
+    published = cetvel()
+    rows = [
+        (
+            each.source,
+            each.column,
+            each.rule,
+            f"{each.worst:.3f} ({each.worst_model})",
+            "reproduces" if each.reproduces else f"does not: {each.beyond} of {each.models} models",
+        )
+        for each in derivations(published, TASKS)
+    ]
+    header = ("table", "average", "rule", "largest difference", "")
+    yield table("The paper's averages from its own columns", header, rows)
+    yield ""
+    gini = [
+        (name, f"{e.value:.4f}", f"{e.interval.low:.3f}–{e.interval.high:.3f}", _printed(name))
+        for name, e in inequalities(published).items()
+    ]
+    title = f"Gini of the published {len(published.models)} models"
+    yield table(title, ("column", "Gini", "95% over models", "printed"), gini)
+    yield ""
+
+
+def _printed(column: str) -> str:
+    value = cetvel().printed_gini.get(column, math.nan)
+    return "–" if math.isnan(value) else f"{value:.3f}"
