@@ -374,4 +374,4 @@ def test_winners_of_the_example_are_trained_for_real_with_more_seeds(
     assert run.data.tags["max_length_text"] == "32" and ablated["test"] is not None
     report = terminal.json("report", shorter)
     assert {each["split"]: each["limit"] for each in report["cuts"]} == dict.fromkeys(NAMES, 32)
-    assert all(0 < each["share"] < 100 for each in report["cuts"])
+    assert all(each["share"] > 0 for each in report["cuts"])
