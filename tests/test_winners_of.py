@@ -366,12 +366,12 @@ def test_winners_of_the_example_are_trained_for_real_with_more_seeds(
         name="short",
         models=["example-bert"],
         search=[{"datasets": ["example-qa"], "space": {"winners_of": "study"}}],
-        protocol={"max_length": 32},
+        protocol={"max_length": 24},
         confirm={"seeds": [25]},
     )
     [ablated] = terminal.json("confirm", shorter)["openings"]
     [run] = terminal.runs(sweep="short")
-    assert run.data.tags["max_length_text"] == "32" and ablated["test"] is not None
+    assert run.data.tags["max_length_text"] == "24" and ablated["test"] is not None
     report = terminal.json("report", shorter)
-    assert {each["split"]: each["limit"] for each in report["cuts"]} == dict.fromkeys(NAMES, 32)
-    assert all(each["share"] > 0 for each in report["cuts"])
+    assert {each["split"]: each["limit"] for each in report["cuts"]} == dict.fromkeys(NAMES, 24)
+    assert all(0 < each["share"] < 50 for each in report["cuts"])
