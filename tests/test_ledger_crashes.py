@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 from ledgers import SWEEP, begin, copied, epoch, history, record, runs, trial
 
-from tabiflow.ledger import recorder as recording
+from tabiflow.ledger import feed as feeding
 from tabiflow.ledger import wal
-from tabiflow.ledger.recorder import Feed, Writer
+from tabiflow.ledger.feed import Feed
 from tabiflow.ledger.store import Store
 from tabiflow.ledger.wal import Ended, EpochTold, Event, Started, WriteAheadLog
+from tabiflow.ledger.writer import Writer
 from tabiflow.trial import Cell, Opening, Result, Status
 
 HERE = Path(__file__).parent
@@ -67,8 +68,8 @@ class Away:
 
 @pytest.fixture
 def _hurried(monkeypatch):
-    monkeypatch.setattr(recording, "BACK_OFF_SECONDS", (0.01,))
-    monkeypatch.setattr(recording, "LINGER_SECONDS", 0.01)
+    monkeypatch.setattr(feeding, "BACK_OFF_SECONDS", (0.01,))
+    monkeypatch.setattr(feeding, "LINGER_SECONDS", 0.01)
 
 
 @pytest.mark.usefixtures("_hurried")

@@ -1,40 +1,33 @@
-"""The one writer of a sweep: what it is told goes to the write-ahead log first, then to MLflow.
+"""The recorder of a sweep: what it is told goes to the write-ahead log first, then to MLflow.
 
-`Recorder` is the side that the engine calls and `Writer` the side that talks to MLflow, on a
-thread of its own; a queue of events lies between. Replaying a dead driver's log is the same writer
-fed from a file.
+This is the side that the engine calls; `Writer` is the side that talks to MLflow, on the thread of
+a `Feed`. Replaying a dead driver's log is the same writer fed from a file.
 """
 
 import logging
 import threading
 import time
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from tabiflow.errors import LeaseHeld, LedgerError
 from tabiflow.ledger import Ending, Killed, records, redacted, sqlite_file, wal
+from tabiflow.ledger.feed import BATCH, Feed
 from tabiflow.ledger.lease import Holder, Lease
-from tabiflow.ledger.records import STATUS_OF, Run, cell_name
-from tabiflow.ledger.tracking import Point, Tracking, Writes, explained, hopeless, reach
+from tabiflow.ledger.reach import explained, reach
+from tabiflow.ledger.records import STATUS_OF
+from tabiflow.ledger.tracking import Tracking
 from tabiflow.ledger.wal import CellOpened, Ended, EpochTold, Event, HoldSet, Started, WriteAheadLog
-from tabiflow.trial import Cell, Epoch, Hold, Opening, Result, Status, Trial
+from tabiflow.ledger.writer import Writer
+from tabiflow.trial import Cell, Epoch, Hold, Opening, Result, Trial
 
 log = logging.getLogger(__name__)
 
-LINGER_SECONDS = 1.0
-"""How long events gather, so that a run gets its epochs in few calls."""
-BATCH = 300
-BACK_OFF_SECONDS = (1.0, 2.0, 5.0)
-"""Between attempts while the ledger is away; the last one repeats."""
 GRACE_SECONDS = 30.0
 """How long the end of a sweep waits for a ledger that takes nothing."""
 OPENING_SECONDS = 600.0
-SLOW_SECONDS = 2.0
-"""A creation that takes longer was retried inside MLflow and may have left a copy."""
 
 
 @contextmanager
@@ -78,7 +71,7 @@ def _release(lease: Lease) -> None:
         log.warning("the lease is left to run out: %s", redacted(str(error)))
 
 
-def _put_in_order(writer: "Writer", folder: Path, stem: str, dead: Holder | None) -> None:
+def _put_in_order(writer: Writer, folder: Path, stem: str, dead: Holder | None) -> None:
     """Only under the lease: what other drivers of this sweep have left is nobody's now."""
     for file in sorted(folder.glob(f"{stem}.*.jsonl")):
         events = list(wal.read(file))
@@ -117,9 +110,7 @@ class _Attempt:
 class SweepRecorder:
     """`tabiflow.ledger.Recorder` of one driver."""
 
-    def __init__(
-        self, writer: "Writer", lease: Lease, file: Path, facts: Mapping[str, str]
-    ) -> None:
+    def __init__(self, writer: Writer, lease: Lease, file: Path, facts: Mapping[str, str]) -> None:
         self._lease, self._file = lease, file
         self._facts = {name: redacted(str(value)) for name, value in facts.items()}
         self._facts["driver"] = lease.me.driver
@@ -254,250 +245,3 @@ class SweepRecorder:
 
 def _now() -> int:
     return time.time_ns() // 1_000_000
-
-
-class Feed:
-    """Events on their way from the driver to the writer: logged, queued, applied in order."""
-
-    def __init__(self, wal: WriteAheadLog, writer: "Writer", stop: threading.Event) -> None:
-        self._wal, self._writer, self._stop = wal, writer, stop
-        self._changed = threading.Condition()
-        self._waiting: deque[Event] = deque()
-        self._told = self._applied = 0
-        self._urgent = self._closing = False
-        self._failing_since: float | None = None
-        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
-        self._thread.start()
-
-    def put(self, event: Event) -> None:
-        with self._changed:
-            self._wal.append(event)
-            self._waiting.append(event)
-            self._told += 1
-            self._changed.notify_all()
-
-    def flush(self, timeout: float) -> bool:
-        with self._changed:
-            told, self._urgent = self._told, True
-            self._changed.notify_all()
-            deadline = time.monotonic() + timeout
-            while self._applied < told and self._thread.is_alive():
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    break
-                self._changed.wait(min(left, 1.0))
-            return self._applied >= told
-
-    def close(self, patience: float) -> bool:
-        """True when everything was applied; False when nothing could be for `patience` seconds."""
-        began = time.monotonic()
-        while not (done := self.flush(1.0)) and self._thread.is_alive():
-            failing = self._failing_since
-            if failing is not None and time.monotonic() - max(failing, began) > patience:
-                break
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
-        if done:
-            self._thread.join()
-            self._wal.close()
-        return done
-
-    def _run(self) -> None:
-        while batch := self._next():
-            if not self._apply(batch):
-                return
-            with self._changed:
-                self._applied += len(batch)
-                if not self._waiting:
-                    self._wal.clear()
-                self._changed.notify_all()
-
-    def _next(self) -> Sequence[Event]:
-        """What has gathered; empty when nothing more will come."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closing)
-            self._changed.wait_for(lambda: self._urgent or self._closing, LINGER_SECONDS)
-            size = min(BATCH, len(self._waiting))
-            batch = [self._waiting.popleft() for _ in range(size)]
-            self._urgent = self._urgent and bool(self._waiting)
-            return batch
-
-    def _apply(self, batch: Sequence[Event]) -> bool:
-        """Tries until it succeeds; False when the sweep is no longer this driver's."""
-        failures = 0
-        while not self._stop.is_set():
-            try:
-                self._writer.apply(batch, again=failures > 0)
-            except Exception as error:
-                if failures == 0:
-                    self._failing_since = time.monotonic()
-                    log.warning("MLflow did not take it, nothing is lost: %s", redacted(str(error)))
-                pause = BACK_OFF_SECONDS[min(failures, len(BACK_OFF_SECONDS) - 1)]
-                failures += 1
-                self._stop.wait(pause)
-            else:
-                if failures:
-                    self._failing_since = None
-                    log.warning("MLflow has taken it")
-                return True
-        return False
-
-
-class _Unfinished(NamedTuple):
-    """An attempt that failed or was killed."""
-
-    trial: str
-    attempt: int
-    run_id: str
-
-    @classmethod
-    def of(cls, run: Run) -> "_Unfinished":
-        return cls(run.tags.get("trial", ""), int(run.tags.get("attempt", 0)), run.run_id)
-
-
-class Writer:
-    """Applies events to MLflow. Each may be applied again with the same effect."""
-
-    def __init__(self, tracking: Tracking, experiment: str) -> None:
-        self.experiment = experiment
-        self._tracking = tracking
-        self._runs: dict[tuple[str, int], str] = {}
-        self._cells = tracking.cells(experiment)
-        self._unfinished: dict[str, list[_Unfinished]] = {}
-        """By slot, until a later attempt marks them."""
-        self._writes: dict[str, Writes] = {}
-        self._ends: dict[str, Ended] = {}
-        for run in tracking.having(experiment, Status.FAILED, Status.KILLED):
-            self._remember(run)
-
-    def apply(self, events: Sequence[Event], *, again: bool) -> None:
-        """`again`: some of it may stand in MLflow already. Raises whatever MLflow raises."""
-        reach(self._tracking.uri)
-        before = {slot: list(runs) for slot, runs in self._unfinished.items()}
-        self._writes, self._ends = {}, {}
-        try:
-            if again:
-                self._cells = self._tracking.cells(self.experiment)
-            for event in events:
-                self._take(event, again)
-            for run_id, writes in self._writes.items():
-                self._write(run_id, writes)
-        except Exception:
-            self._unfinished = before
-            raise
-
-    def close_orphans(self, cause: str) -> None:
-        """Attempts that no driver works on any more. The caller holds the lease."""
-        for run in self._tracking.having(self.experiment, Status.RUNNING):
-            tags = {"status": Status.KILLED.value, "cause": cause}
-            self._tracking.end(run.run_id, Status.KILLED, _now())
-            self._tracking.write(run.run_id, Writes(tags=tags))
-            self._remember(run)
-
-    def _remember(self, run: Run) -> None:
-        self._unfinished.setdefault(run.tags.get("slot", ""), []).append(_Unfinished.of(run))
-
-    def _take(self, event: Event, again: bool) -> None:
-        match event:
-            case CellOpened():
-                self._tracking.end(self._cell(event.cell, event.at), Status.DONE, event.at)
-            case Started():
-                self._take_start(event, again)
-            case EpochTold():
-                if run_id := self._run(event.trial, event.attempt):
-                    points = _points(event.metrics, event.at, event.epoch)
-                    self._of(run_id).points.extend(points)
-            case Ended():
-                self._take_end(event)
-            case HoldSet():
-                self._of(self._cell(event.cell, event.at)).tags["hold"] = event.hold
-
-    def _take_start(self, event: Started, again: bool) -> None:
-        key = event.trial, event.attempt
-        if key not in self._runs:
-            self._runs[key] = self._create(event, again)
-        run_id = self._runs[key]
-        self._of(run_id).params.update(event.params)
-        earlier = self._unfinished.pop(event.slot, [])
-        if event.attempt > 1:
-            earlier += self._attempts_elsewhere(event.trial)
-        for each in earlier:
-            # A log that is replayed late may tell of an attempt that others have followed.
-            if each.trial != event.trial or each.attempt < event.attempt:
-                self._of(each.run_id).tags["status"] = Status.RETRIED.value
-
-    def _create(self, event: Started, again: bool) -> str:
-        if again:
-            found = self._tracking.find_attempt(self.experiment, event.trial, event.attempt)
-            if found is not None:
-                return found
-        parent = self._cell(event.cell, event.at)
-        tags = {**event.tags, "mlflow.parentRunId": parent, "mlflow.source.name": "tabiflow"}
-        began = time.monotonic()
-        made = self._tracking.create(self.experiment, event.label, event.at, tags)
-        if time.monotonic() - began > SLOW_SECONDS:
-            found = self._tracking.find_attempt(self.experiment, event.trial, event.attempt)
-            return found or made
-        return made
-
-    def _take_end(self, event: Ended) -> None:
-        run_id = self._run(event.trial, event.attempt)
-        if run_id is None:
-            return
-        writes = self._of(run_id)
-        writes.tags |= event.tags
-        writes.points.extend(_points(event.metrics, event.at, event.step))
-        self._ends[run_id] = event
-        if event.status in (Status.FAILED, Status.KILLED):
-            ended = _Unfinished(event.trial, event.attempt, run_id)
-            self._unfinished.setdefault(event.slot, []).append(ended)
-
-    def _write(self, run_id: str, writes: Writes) -> None:
-        try:
-            self._end(run_id)
-            self._tracking.write(run_id, writes)
-        except Exception as error:
-            if not hopeless(error):
-                raise
-            log.warning("run %s is left as it is: %s", run_id, redacted(str(error)))
-
-    def _end(self, run_id: str) -> None:
-        """Before the status is written: a run that says it ended is never looked after again."""
-        end = self._ends.get(run_id)
-        if end is None:
-            return
-        if end.predictions:
-            self._tracking.attach(run_id, "predictions.json", end.predictions)
-        self._tracking.end(run_id, end.status, end.at)
-
-    def _of(self, run_id: str) -> Writes:
-        return self._writes.setdefault(run_id, Writes())
-
-    def _run(self, trial: str, attempt: int) -> str | None:
-        """None when the run was deleted in MLflow's pages."""
-        key = trial, attempt
-        if key not in self._runs:
-            found = self._tracking.find_attempt(self.experiment, trial, attempt)
-            if found is None:
-                log.warning("attempt %d of %s has no run any more", attempt, trial)
-                return None
-            self._runs[key] = found
-        return self._runs[key]
-
-    def _cell(self, cell: Cell, at: int) -> str:
-        """The cell's parent run. It is never RUNNING for longer than a call takes."""
-        name = cell_name(cell)
-        if name not in self._cells:
-            tags = {"kind": "cell", "cell": name}
-            self._cells[name] = self._tracking.create(self.experiment, name, at, tags)
-        return self._cells[name]
-
-    def _attempts_elsewhere(self, trial: str) -> list[_Unfinished]:
-        marked = (Status.FAILED.value, Status.KILLED.value)
-        attempts = self._tracking.attempts(trial)
-        return [_Unfinished.of(run) for run in attempts if run.tags.get("status") in marked]
-
-
-def _points(metrics: Mapping[str, float], at: int, step: int) -> list[Point]:
-    return [Point(name, value, at, step) for name, value in metrics.items()]

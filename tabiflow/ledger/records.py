@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 CHUNK = 7000
 """Characters of one tag; MLflow cuts longer values without a word at 8,000."""
 ERROR_LENGTH = 1000
+PREDICTIONS = "predictions.json"
+"""The artifact of a run that has looked at test."""
 OPENING_TAGS = ("opened_by", "opened_at", "opened_code", "reopen_reason")
 STATUS_OF: Mapping[type[Ending], Status] = {
     Result: Status.DONE,

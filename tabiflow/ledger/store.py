@@ -1,6 +1,7 @@
 """The ledger as the rest of tabiflow uses it: quick reads, and the way to a recorder.
 
-A SQLite file is read directly; a server through MLflow's client, imported when it is first needed.
+A SQLite file is read directly and a server over its REST API; MLflow's client is imported when it
+is first needed.
 """
 
 import json
@@ -15,6 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from tabiflow.errors import LedgerError
 from tabiflow.ledger import Recorder, home, records, redacted, sqlite, sqlite_file
+from tabiflow.ledger.reach import explained, must_answer
+from tabiflow.ledger.records import PREDICTIONS
+from tabiflow.ledger.rest import Rest, plain
 from tabiflow.trial import Hold, Opening, Outcome
 
 if TYPE_CHECKING:
@@ -23,8 +27,6 @@ if TYPE_CHECKING:
 SCORE = "validation_score"
 IN_MEMORY = re.compile(r"sqlite(\+\w+)?:(//)?(/:memory:)?(\?.*)?")
 """SQLite's addresses of a database without a file."""
-PREDICTIONS = "predictions.json"
-"""The artifact of a run that has looked at test."""
 ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # it would stand amid a verb's JSON
@@ -50,7 +52,9 @@ class Store:
             )
         store, file = cls(uri), sqlite_file(uri)
         if file is None:
-            _ = store.tracking
+            must_answer(uri)
+            if not plain(uri):
+                _ = store.tracking
         else:
             sqlite.check(file)
             if not file.exists():
@@ -90,6 +94,9 @@ class Store:
         file = sqlite_file(self.uri)
         if file is not None:
             return sqlite.curves(file, run_ids, SCORE)
+        if plain(self.uri):
+            with explained(self.uri):
+                return Rest(self.uri).curves(run_ids, SCORE)
         return {run_id: self.tracking.curve(run_id, SCORE) for run_id in run_ids}
 
     def predictions(self, run_ids: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
@@ -129,6 +136,9 @@ class Store:
         file = sqlite_file(self.uri)
         if file is not None:
             return sqlite.runs(file, kind)
+        if plain(self.uri):
+            with explained(self.uri):
+                return Rest(self.uri).runs(kind, sweep)
         return self.tracking.runs(kind, sweep)
 
 

@@ -1,131 +1,33 @@
-"""What tabiflow asks of MLflow's client, in the ledger's words. The only module that imports it.
+"""What tabiflow asks of MLflow's client, in the ledger's words.
 
 Every write but `create` may be done twice with the same effect: after an outage it is done again.
 """
 
 import json
 import logging
-import socket
-import ssl
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.client import HTTPException
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
 
 from mlflow.entities import Metric, Param, RunTag, ViewType
 from mlflow.exceptions import MlflowException
+from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from mlflow.tracking import MlflowClient
 
-from tabiflow.errors import LedgerError, TabiflowError
-from tabiflow.ledger import redacted, sqlite_file
-from tabiflow.ledger.records import RUN_STATUS, Run
+from tabiflow.errors import LedgerError
+from tabiflow.ledger import redacted
+from tabiflow.ledger.reach import explained, must_answer
+from tabiflow.ledger.records import PREDICTIONS, RUN_STATUS, Run
+from tabiflow.ledger.writes import End, NewRun, Writes, left_alone
 from tabiflow.trial import Status
 
-log = logging.getLogger(__name__)
-
 PAGE = 1000
-REACH_SECONDS = 5.0
-PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
-HOPELESS = frozenset(
-    {"INVALID_PARAMETER_VALUE", "INVALID_STATE", "RESOURCE_DOES_NOT_EXIST", "PERMISSION_DENIED"}
-)
-"""MLflow's codes for what will not be better the next time: a run deleted in its pages, say."""
-
-
-@dataclass(frozen=True)
-class Point:
-    """A metric's value as MLflow keeps it: the same point logged again changes nothing."""
-
-    name: str
-    value: float
-    at: int
-    step: int
-
-
-@dataclass
-class Writes:
-    """What one run gets in one call."""
-
-    points: list[Point] = field(default_factory=list)
-    tags: dict[str, str] = field(default_factory=dict)
-    params: dict[str, str] = field(default_factory=dict)
-
-
-def away(uri: str) -> str | None:
-    """Why the server behind an address cannot be reached; None when it can, or there is none.
-
-    In seconds, whatever MLflow's own retries and time-outs are set to.
-    """
-    parts = urlsplit(uri)
-    if parts.hostname is None or sqlite_file(uri) is not None:
-        return None
-    scheme = parts.scheme.partition("+")[0]
-    port = parts.port or PORTS.get(scheme)
-    if port is None:
-        return None
-    try:
-        if scheme not in ("http", "https"):
-            socket.create_connection((parts.hostname, port), REACH_SECONDS).close()
-            return None
-        place = f"{scheme}://{parts.hostname}:{port}{parts.path.rstrip('/')}/health"
-        urlopen(Request(place), timeout=REACH_SECONDS).close()
-    except HTTPError as error:
-        return f"it answers {error.code}" if error.code >= 500 else None
-    except URLError as error:
-        # Whether a certificate is trusted, MLflow is told by settings of its own.
-        return None if isinstance(error.reason, ssl.SSLError) else str(error.reason)
-    except (OSError, HTTPException) as error:
-        return str(error) or type(error).__name__
-    return None
-
-
-def reach(uri: str) -> None:
-    """Raises ConnectionError at once, where MLflow would try for a while."""
-    reason = away(uri)
-    if reason is not None:
-        raise ConnectionError(reason)
-
-
-@contextmanager
-def explained(uri: str) -> Iterator[None]:
-    """What MLflow says against a ledger becomes one line about it."""
-    try:
-        yield
-    except TabiflowError:
-        raise
-    except Exception as error:
-        raise LedgerError(
-            f"MLflow cannot use this ledger: {_first_line(error)}",
-            where=redacted(uri),
-            hint=_way_out(uri, error),
-        ) from error
-
-
-def _way_out(uri: str, error: Exception) -> str:
-    scheme = urlsplit(uri).scheme.partition("+")[0]
-    if isinstance(error, OSError) or scheme not in (*PORTS, "sqlite"):
-        return "name another place in MLFLOW_TRACKING_URI: sqlite:///<file>, or a server's address"
-    if scheme.startswith("http"):
-        return "look at the server's log"
-    return f"if another version of MLflow made it, `mlflow db upgrade {redacted(uri)}` helps"
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return redacted(lines[0]) if lines else type(error).__name__
-
-
-def hopeless(error: Exception) -> bool:
-    """Whether a write would fail the next time, too."""
-    if isinstance(error, MlflowException):
-        return error.error_code in HOPELESS
-    return isinstance(error, PermissionError)  # artifacts of a server that does not proxy them
+SLOW_SECONDS = 2.0
+"""A creation that takes longer was retried inside MLflow and may have left a copy."""
+Attempt = tuple[str, int]
+"""A trial's id and the attempt's number."""
 
 
 class Tracking:
@@ -136,17 +38,17 @@ class Tracking:
         # It logs what it also raises, traceback and all, and its schema's migrations.
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
         logging.getLogger("alembic").setLevel(logging.WARNING)
-        reason = away(uri)
-        if reason is not None:
-            raise LedgerError(
-                f"the MLflow server cannot be reached: {redacted(reason)}",
-                where=redacted(uri),
-                hint="start it, or correct MLFLOW_TRACKING_URI",
-            )
+        must_answer(uri)
         self.uri = uri
         with explained(uri):
             self._client = MlflowClient(uri)
             self._client.search_experiments(max_results=1)
+
+    @property
+    def sql(self) -> SqlAlchemyStore | None:
+        """The database, where MLflow itself speaks to one."""
+        store = self._client._tracking_client.store
+        return store if isinstance(store, SqlAlchemyStore) else None
 
     def runs(self, kind: str, sweep: str | None = None) -> list[Run]:
         """Every run of ours of a kind, `trial` or `cell`."""
@@ -200,33 +102,60 @@ class Tracking:
         return list(self._search(self._experiments(), f"tags.trial = '{trial}'"))
 
     def find_attempt(self, experiment: str, trial: str, attempt: int) -> str | None:
-        """The attempt's run; copies that a torn answer of the server has left are deleted."""
         query = f"tags.trial = '{trial}' AND tags.attempt = '{attempt}'"
         found = [run.run_id for run in self._search({experiment: ""}, query)]
-        for copy in found[1:]:
-            self._client.delete_run(copy)
         return found[0] if found else None
+
+    def attempts_between(self, experiment: str, first: int, last: int) -> dict[Attempt, str]:
+        """Runs by trial and attempt, of those that started so (milliseconds since 1970).
+
+        Copies that a torn answer of the server has left are deleted.
+        """
+        span = f"attributes.start_time >= {first} AND attributes.start_time <= {last}"
+        found: dict[Attempt, str] = {}
+        for run in self._search({experiment: ""}, f"tags.kind = 'trial' AND {span}"):
+            key = run.tags.get("trial", ""), int(run.tags.get("attempt", 0))
+            if found.setdefault(key, run.run_id) != run.run_id:
+                self._client.delete_run(run.run_id)
+        return found
 
     def cells(self, experiment: str) -> dict[str, str]:
         """Parent runs by the cell's name."""
         found = self._search({experiment: ""}, "tags.kind = 'cell'")
         return {run.tags["cell"]: run.run_id for run in found}
 
-    def create(self, experiment: str, name: str, at: int, tags: Mapping[str, str]) -> str:
-        run = self._client.create_run(experiment, start_time=at, tags=dict(tags), run_name=name)
-        return str(run.info.run_id)
+    def create(self, experiment: str, new: Sequence[NewRun]) -> list[str]:
+        """See `Sink`. The last resort: one run after the other."""
+        return [self._create(experiment, each) for each in new]
 
-    def write(self, run_id: str, writes: Writes) -> None:
+    def _create(self, experiment: str, new: NewRun) -> str:
+        began = time.monotonic()
+        run = self._client.create_run(experiment, new.at, dict(new.tags), new.name)
+        made = str(run.info.run_id)
+        if time.monotonic() - began < SLOW_SECONDS or "trial" not in new.tags:
+            return made
+        key = new.tags["trial"], int(new.tags["attempt"])
+        return self.attempts_between(experiment, new.at, new.at).get(key, made)
+
+    def write(self, writes: Mapping[str, Writes]) -> None:
+        """See `Sink`."""
+        for run_id, each in writes.items():
+            with left_alone(run_id):
+                self._write(run_id, each)
+
+    def _write(self, run_id: str, writes: Writes) -> None:
+        if writes.end is not None:
+            self.attach(run_id, writes.end)
+            self._client.set_terminated(run_id, RUN_STATUS[writes.end.status], writes.end.at)
         points = [Metric(each.name, each.value, each.at, each.step) for each in writes.points]
         params = [Param(name, value) for name, value in writes.params.items()]
         tags = [RunTag(name, value) for name, value in writes.tags.items()]
         self._client.log_batch(run_id, metrics=points, params=params, tags=tags)
 
-    def end(self, run_id: str, status: Status, at: int) -> None:
-        self._client.set_terminated(run_id, RUN_STATUS[status], at)
-
-    def attach(self, run_id: str, name: str, content: Sequence[Mapping[str, Any]]) -> None:
-        self._client.log_text(run_id, json.dumps(content, ensure_ascii=False), name)
+    def attach(self, run_id: str, end: End) -> None:
+        if end.predictions:
+            text = json.dumps(end.predictions, ensure_ascii=False)
+            self._client.log_text(run_id, text, PREDICTIONS)
 
     def artifact(self, run_id: str, name: str) -> str | None:
         """Its text; None when the run has none of this name."""

@@ -7,6 +7,7 @@ what a dead driver leaves behind, the sweep's next driver replays. Knows nothing
 import json
 import logging
 import os
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -72,8 +73,9 @@ Event = CellOpened | Started | EpochTold | Ended | HoldSet
 KINDS: Mapping[str, type[Event]] = {
     kind.__name__: kind for kind in (CellOpened, Started, EpochTold, Ended, HoldSet)
 }
-LOSABLE = (EpochTold, CellOpened)
-"""Events that need not survive a power failure; no event is lost when only the driver dies."""
+SYNC_SECONDS = 1.0
+"""What a power failure may take, about as long as the writer lingers; nothing is lost when only the
+driver dies, which the operating system outlives."""
 
 
 def encoded(event: Event) -> bytes:
@@ -102,6 +104,7 @@ class WriteAheadLog:
 
     file: Path
     _descriptor: int = field(init=False, repr=False)
+    _synced: float = field(init=False, repr=False, default=0.0)
 
     def __post_init__(self) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -113,14 +116,18 @@ class WriteAheadLog:
         try:
             while line:
                 line = line[os.write(self._descriptor, line) :]
-            if not isinstance(event, LOSABLE):
-                os.fsync(self._descriptor)
+            if time.monotonic() - self._synced > SYNC_SECONDS:
+                self.sync()
         except OSError as error:
             raise LedgerError(
                 f"the write-ahead log cannot be written: {error.strerror}",
                 where=str(self.file),
                 hint="free the disk and start again; nothing recorded is lost",
             ) from error
+
+    def sync(self) -> None:
+        os.fsync(self._descriptor)
+        self._synced = time.monotonic()
 
     def clear(self) -> None:
         """MLflow has everything."""
