@@ -26,6 +26,18 @@ from tabiflow.spec import Sweep
     type=click.Path(path_type=Path),
     help="A checkout of the CETVEL repository: where it differs from the paper and from our rows.",
 )
+@click.option(
+    "--choices",
+    "asked",
+    type=click.Path(path_type=Path),
+    help="Multiple-choice questions with choices and answers: CSV, JSONL or Parquet.",
+)
+@click.option(
+    "--validation",
+    type=click.Path(path_type=Path),
+    help="With --choices: where the majority baseline is chosen; its questions must not recur.",
+)
+@click.option("--exclude-invalid", is_flag=True, help="With --choices: go on without bad rows.")
 @click.option("--levels", help="Of the ratings, from the mildest to the severest: a,b,c.")
 @click.option("--json", "as_data", is_flag=True, help="One JSON object on stdout.")
 def audit_verb(
@@ -34,11 +46,14 @@ def audit_verb(
     page: Path | None,
     rated: Path | None,
     cetvel: Path | None,
+    asked: Path | None,
+    validation: Path | None,
+    exclude_invalid: bool,
     levels: str | None,
     as_data: bool,
 ) -> int:
     """What is in the data, before anything runs; needs tokenizers only. Starts nothing."""
-    if sweep is None and rated is None and cetvel is None:
+    if not any((sweep, rated, cetvel, asked)):
         raise UserError("nothing to audit", hint="name a sweep, or a file with --ratings")
     if page is not None and sweep is None:
         raise UserError("--html shows a sweep's data", hint="name the sweep")
@@ -47,10 +62,14 @@ def audit_verb(
     serious = 0
     if rated is not None:
         _ratings(rated, levels, content, tables)
-    if cetvel is not None:
+    if cetvel is not None or asked is not None:
+        # Templates and metrics are of no use to the other audits.
         from tabiflow.cli import benchmark
 
-        benchmark.checkout_sections(cetvel, content, tables)
+        if cetvel is not None:
+            benchmark.checkout_sections(cetvel, content, tables)
+        if asked is not None:
+            benchmark.choices_sections(asked, validation, exclude_invalid, content, tables)
     if sweep is not None:
         serious = _sweep(sweep, page, content, tables)
     say(as_data, content, *tables)

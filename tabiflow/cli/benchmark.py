@@ -1,14 +1,16 @@
 """What `audit` says about the generative benchmark: tables for people, values for tools."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from tabiflow.cli.common import table
-from tabiflow.generative import checkout
+from tabiflow.generative import checkout, choices, summary
 from tabiflow.generative.differences import Compared, compare
+from tabiflow.generative.prompts import LETTERS
 from tabiflow.generative.published import derivations, inequalities
 from tabiflow.generative.templates import TEMPLATES
 from tabiflow.published.cetvel import cetvel
@@ -41,6 +43,62 @@ def checkout_sections(folder: Path, content: dict[str, Any], tables: list[Any]) 
     if compared.extra:
         tables.append(f"in the checkout, not in the paper's tables: {', '.join(compared.extra)}")
     tables.append(f"checkout {found.fingerprint}: {len(found.tasks)} tasks read, nothing run")
+
+
+def choices_sections(
+    file: Path,
+    validation: Path | None,
+    exclude_invalid: bool,
+    content: dict[str, Any],
+    tables: list[Any],
+) -> None:
+    """Looks at a multiple-choice set before a model does."""
+    seen = choices.read(validation) if validation else None
+    chooser = choices.settled(seen, exclude_invalid=exclude_invalid).scored if seen else ()
+    read = choices.read(file, seen=seen)
+    found = choices.settled(read, exclude_invalid=exclude_invalid)
+    option = summary.majority_option(chooser)
+    golds = summary.histogram([item.gold for item in found.scored], max(read.choices))
+    content["choices"] = {
+        "file": str(file),
+        "rows": found.rows,
+        "scored": len(found.scored),
+        "excluded": [asdict(each) for each in found.excluded],
+        "options": {str(count): rows for count, rows in sorted(read.choices.items())},
+        "answers": golds,
+        "subjects": dict(sorted(Counter(item.subject for item in found.scored).items())),
+        "uniform": summary.uniform(found.scored),
+        "majority": None if option is None else LETTERS[option],
+        "majority_accuracy": math.nan if option is None else summary.share_of(option, found.scored),
+        "reordered": [list(each) for each in read.reordered],
+        "repeated_options": list(read.repeated),
+        "prompt": choices.LETTER_TEMPLATE.hash,
+        "prompts": found.hash,
+    }
+    tables += _choices_tables(content["choices"])
+
+
+def _choices_tables(found: dict[str, Any]) -> Iterator[Any]:
+    if found["excluded"]:
+        rows = [(str(e["index"]), e["content"], e["reason"]) for e in found["excluded"]]
+        yield table("Excluded", ("row", "content", "why"), rows)
+        yield ""
+    counts = [(what, key, str(n)) for what in _COUNTED for key, n in found[what].items()]
+    yield table("", ("of", "", "rows"), counts)
+    yield f"\n{found['scored']} of {found['rows']} rows can be scored"
+    yield f"guessing is expected to score {found['uniform']:.2f}"
+    if found["majority"]:
+        share = found["majority_accuracy"]
+        yield f"always {found['majority']}, validation's commonest, scores {share:.2f}"
+    for first, other in found["reordered"]:
+        yield f"rows {first} and {other} differ in the order of their choices only"
+    if found["repeated_options"]:
+        yield f"two options are the same in rows {', '.join(map(str, found['repeated_options']))}"
+    yield "paraphrases are not looked for"
+    yield f"prompt {found['prompt']}, all prompts {found['prompts']}"
+
+
+_COUNTED = ("options", "answers", "subjects")
 
 
 def _compared_tables(compared: Compared) -> Iterator[Any]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache
 from importlib.metadata import version
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -141,17 +142,48 @@ Edit = tuple[int, int, tuple[str, ...]]
 def edits(source: str, target: str) -> frozenset[Edit]:
     """The word edits that make one sentence of another, as difflib aligns them.
 
-    As many words for as many are so many edits, so that half of a correction counts for half.
+    Words that changed side by side are told apart where their letters show how (`herşey bendede`
+    to `her şey bende de` is two edits) or where there are as many as before, so that half of a
+    correction counts for half.
     """
     before, after = source.split(), target.split()
-    matcher = SequenceMatcher(a=before, b=after, autojunk=False)
     found: list[Edit] = []
-    for kind, start, end, low, high in matcher.get_opcodes():
-        if kind == "replace" and end - start == high - low:
-            found += [(start + k, start + k + 1, (after[low + k],)) for k in range(end - start)]
-        elif kind != "equal":
-            found.append((start, end, tuple(after[low:high])))
+    for kind, start, end, low, high in _aligned(before, after):
+        if kind != "equal":
+            for i, j, k, m in _pieces(before[start:end], after[low:high]):
+                found.append((start + i, start + j, tuple(after[low + k : low + m])))
     return frozenset(found)
+
+
+def _aligned(before: Sequence[str], after: Sequence[str]) -> list[Any]:
+    return SequenceMatcher(a=before, b=after, autojunk=False).get_opcodes()
+
+
+def _pieces(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int, int, int]]:
+    """The smallest changes that one stretch of changed words falls into, as places in both."""
+    if len(before) == len(after):
+        cuts = [(place, place) for place in range(len(before) + 1)]
+    else:
+        cuts = _common_cuts(before, after)
+    pieces = [(*first, *last) for first, last in pairwise(cuts)]
+    return [(i, j, k, m) for i, k, j, m in pieces if before[i:j] != after[k:m]]
+
+
+def _common_cuts(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int]]:
+    """Where both have a word's border between the same letters."""
+    borders = [
+        {0: 0} | {end: n + 1 for n, end in enumerate(_ends(each))} for each in (before, after)
+    ]
+    cuts = {(0, 0), (len(before), len(after))}
+    for kind, start, end, low, _ in _aligned("".join(before), "".join(after)):
+        for step in range(end - start + 1) if kind == "equal" else ():
+            if start + step in borders[0] and low + step in borders[1]:
+                cuts.add((borders[0][start + step], borders[1][low + step]))
+    return sorted(cuts)
+
+
+def _ends(words: Sequence[str]) -> list[int]:
+    return list(accumulate(map(len, words)))
 
 
 def correction_scores(items: Sequence[Item], answers: Sequence[str]) -> Scores:
@@ -173,7 +205,9 @@ def correction_scores(items: Sequence[Item], answers: Sequence[str]) -> Scores:
         "gec_f05": _ratio(1.25 * right, made + 0.25 * due),
         "gec_macro_f1": mean([_sentence_f1(*each) for each in counts]),
     }
-    return Scores(figures, tuple(exact), "words:white space|edits:difflib|macro:sentences")
+    return Scores(
+        figures, tuple(exact), "words:white space|edits:difflib, split by letters|macro:sentences"
+    )
 
 
 def _edit_counts(item: Item, said: str) -> tuple[int, int, int]:

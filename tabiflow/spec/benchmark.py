@@ -6,7 +6,7 @@ Knows what a row may say; not which tasks there are, and no wording of a prompt.
 
 from typing import Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import PositiveInt, model_validator
 
 from tabiflow.protocol import Frozen
 from tabiflow.spec.rows import Name
@@ -39,11 +39,11 @@ class BenchmarkTask(Frozen):
     category: Category
     group: str = ""
     """Of a task that is a part of another column: that column."""
-    hub: str
-    """The id that the benchmark's repository loads."""
+    hub: str = ""
+    """The id that the benchmark's repository loads; empty where the rows are a local file's."""
     configs: tuple[str, ...] = ()
     """Several are read one after the other; each is then a subject."""
-    split: str
+    split: str = "test"
     validation: str | None = None
     """Where baselines are chosen and option orders tried; None where the release has no such."""
     fields: tuple[str, ...]
@@ -73,7 +73,7 @@ class BenchmarkTask(Frozen):
     """Its tasks in the benchmark's repository, where these are not one of the same name."""
     version: PositiveInt = 1
     """Raised when what the task means changes."""
-    notes: tuple[str, ...] = Field(())
+    notes: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _whole(self) -> "BenchmarkTask":
