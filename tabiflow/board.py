@@ -83,7 +83,11 @@ class Progress:
 
     def start(self, trial: Trial, attempt: int) -> None:
         self.running[trial.id] = Running(trial, attempt)
-        self.cells[trial.cell].running += 1
+        square = self.cells[trial.cell]
+        square.running += 1
+        if square.running > square.waiting:
+            # It was on its way to a worker when the rest of its cell was held.
+            square.held, square.waiting = square.held - 1, square.waiting + 1
 
     def epoch(self, trial: Trial, epoch: Epoch) -> None:
         running = self.running.get(trial.id)

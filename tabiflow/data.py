@@ -204,7 +204,11 @@ class _Reading:
         if part.rows is not None:
             given = given.take(part.rows)
         if not len(given.numbers):
-            raise DataError(f"the {name} split is empty", where=given.where)
+            size = self.given(part.source).table.num_rows
+            raise DataError(
+                f"{size} rows are too few to be cut: none is left for {name} ({self.cut.rule})",
+                where=given.where,
+            )
         return rows.canonical(given, self.task, self.schema, training=name == "train")
 
     @cached_property
@@ -329,7 +333,21 @@ def _file_columns(dataset: Dataset) -> dict[str, str]:
                 f"`columns` of `{dataset.name}`: a data set for {dataset.task} has no `{name}`",
                 hint=near(name, known) or f"it has {', '.join(known)}",
             )
-    return {name: dataset.columns.get(name, name) for name in known}
+    found = {name: dataset.columns.get(name, name) for name in known}
+    _refuse_shared(dataset, {name: found[name] for name in KINDS[dataset.task].columns})
+    return found
+
+
+def _refuse_shared(dataset: Dataset, columns: Mapping[str, str]) -> None:
+    """One column of a file cannot be two that the task needs."""
+    for file in columns.values():
+        names = [name for name, column in columns.items() if column == file]
+        if len(names) > 1:
+            told = " and ".join(f"`{name}`" for name in names)
+            raise DataError(
+                f"`columns` of `{dataset.name}`: {told} are all read from `{file}`",
+                hint="name a column of the file for each",
+            )
 
 
 def _class_names(metadata: Mapping[bytes, bytes] | None, column: str) -> tuple[str, ...]:

@@ -89,6 +89,8 @@ class CellPlan:
     """Trials asked for, where some have no id yet: samples, confirming trials of a later winner."""
     origin: Winner | None = None
     """In a sweep of winners: what the cell won in the sweep named there, as it is trained here."""
+    unchanged: Winner | None = None
+    """The same as it is trained there."""
     awaits: str = ""
     """In a sweep of winners: why there is no `origin`."""
 

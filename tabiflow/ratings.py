@@ -70,6 +70,7 @@ def read(file: Path, levels: Sequence[str] = ()) -> Ratings:
     """`levels` from the mildest to the severest; without them numbers speak for themselves, and
     words must be the paper's. Raises UserError with `file:line`."""
     votes: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+    levels = [_level(each) for each in levels]
     for line, key, rater, rating in _given(file):
         if rater in votes[key]:
             raise UserError(f"`{rater}` rates item `{key[1]}` twice", where=f"{file}:{line}")
@@ -143,7 +144,8 @@ def _levels(found: set[str], file: Path) -> tuple[str, ...]:
         raise UserError(
             f"how severe are {', '.join(sorted(found))}?",
             where=str(file),
-            hint="name them from the mildest to the severest: --levels good,flawed,bad",
+            hint="name them from the mildest to the severest: --levels good,flawed,bad; every "
+            "column but `item` and `type` is a rater's",
         ) from None
 
 
@@ -198,20 +200,30 @@ def _given(file: Path) -> Iterator[Given]:
             raise UserError("no `item`", where=f"{file}:{line}", hint="every row names its item")
         key = (_text(record.get("type")), _text(record["item"]))
         if record.keys() >= _LONG:
-            pairs = [(_text(record["rater"]), _text(record["rating"]))]
+            pairs = [(_text(record["rater"]), _level(record["rating"]))]
         else:
             raters = [name for name in record if name not in ("item", "type")]
-            pairs = [(name, _text(record[name])) for name in raters]
+            pairs = [(name, _level(record[name])) for name in raters]
         if not pairs or not all(rater for rater, _ in pairs):
             raise UserError("no rater", where=f"{file}:{line}", hint="a column for each rater")
         yield from ((line, key, rater, rating) for rater, rating in pairs if rating)
 
 
 def _text(value: Any) -> str:
-    """1.0 and 1 are one level."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return "" if value is None else str(value).strip()
+
+
+def _level(value: Any) -> str:
+    """1.0 and 1 are one level: tables write a column of numbers with gaps as fractions, and the
+    gaps as `nan`."""
+    text = _text(value)
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return "" if math.isnan(number) else f"{number:.15g}"
 
 
 def _records(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -229,6 +241,7 @@ def _records(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def _csv(file: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
     reader = csv.DictReader(text.splitlines(), strict=True)
     try:
+        _refuse_twice(file, [name.strip() for name in reader.fieldnames or ()])
         for record in reader:
             if None in record or None in record.values():
                 raise UserError(
@@ -238,6 +251,13 @@ def _csv(file: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
             yield reader.line_num, {str(name).strip(): value for name, value in record.items()}
     except csv.Error as error:
         raise UserError(f"not CSV: {error}", where=f"{file}:{reader.line_num}") from error
+
+
+def _refuse_twice(file: Path, names: Sequence[str]) -> None:
+    """One rater's column would hide the other's."""
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise UserError(f"{times} columns are called `{name}`", where=f"{file}:1")
 
 
 def _jsonl(file: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:

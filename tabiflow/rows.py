@@ -230,13 +230,18 @@ def _label(value: Any, known: Sequence[str], declared: Sequence[str]) -> str | N
         if math.isnan(value):
             return None
         value = int(value) if value.is_integer() else value
-    if value is None or (str(value) == "-1" and "-1" not in declared):
+    if value is None or _no_label(str(value), declared):
         return None
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int) and str(value) not in declared and 0 <= value < len(known):
         return known[value]
     return str(value)
+
+
+def _no_label(name: str, declared: Sequence[str]) -> bool:
+    """What data sets write for a missing label, where no schema says that it is one."""
+    return (name == "-1" or not name.strip()) and name not in declared
 
 
 def features(bundle: str) -> dict[str, str] | None:
@@ -365,7 +370,9 @@ def _answers(value: Any, given: Given, row: int) -> dict[str, list[Any]]:
         isinstance(start, int) for start in starts
     ):
         raise given.error("an answer needs a text and a whole number as answer_start", row)
-    return {"text": texts, "answer_start": starts}
+    # Blank is what some sets write for a question without an answer.
+    kept = [pair for pair in zip(texts, starts, strict=True) if pair[0].strip()]
+    return {"text": [text for text, _ in kept], "answer_start": [start for _, start in kept]}
 
 
 def _elsewhere(

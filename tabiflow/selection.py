@@ -14,7 +14,15 @@ from tabiflow.registry import Grid
 from tabiflow.spec import Dataset, Model, Sweep
 from tabiflow.trial import Cell, Hold, Outcome, Status, Trial
 
-__all__ = ["Confirmation", "Winner", "confirmation", "confirming", "planned", "winners"]
+__all__ = [
+    "Confirmation",
+    "Winner",
+    "confirmation",
+    "confirming",
+    "planned",
+    "undefined",
+    "winners",
+]
 
 
 def winners(plan: Plan) -> tuple[Winner, ...]:
@@ -22,6 +30,15 @@ def winners(plan: Plan) -> tuple[Winner, ...]:
     fixed = plan.sweep.confirm.fixed_epochs
     found = (cell.origin or _winner(cell, fixed_epochs=fixed) for cell in plan.cells)
     return tuple(winner for winner in found if winner is not None)
+
+
+def undefined(plan: Plan) -> tuple[Cell, ...]:
+    """Cells whose every trial is finished, none with a score that is a number: no winner to come.
+
+    So ends a metric that is undefined on validation, such as Pearson's of equal labels.
+    """
+    finished = [cell for cell in plan.cells if cell.complete and cell.origin is None]
+    return tuple(cell.cell for cell in finished if _winner(cell, fixed_epochs=False) is None)
 
 
 def _winner(cell: CellPlan, *, fixed_epochs: bool) -> Winner | None:
@@ -148,6 +165,7 @@ def _studied(
         hold=next((hold for hold in holds for each in trials if hold.covers(each)), None),
         asked=len(seeds),
         origin=origin,
+        unchanged=winner if origin else None,
         awaits=awaits,
     )
 

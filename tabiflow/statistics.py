@@ -390,7 +390,7 @@ def _cliques(like: Mapping[str, set[str]]) -> Iterator[set[str]]:
     """The largest sets of which all are alike (Bron and Kerbosch, 1973)."""
 
     def grow(group: set[str], fitting: set[str], done: set[str]) -> Iterator[set[str]]:
-        if not fitting and not done:
+        if group and not fitting and not done:
             yield group
         for name in sorted(fitting):
             yield from grow(group | {name}, fitting & like[name], done & like[name])

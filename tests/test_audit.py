@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -124,12 +125,28 @@ def nearly_repeated(splits: Rows) -> None:
     splits["test"][3] = {**splits["train"][5], "text": splits["train"][5]["text"].upper() + " !"}
 
 
+def python_cased(splits: Rows) -> None:
+    """`str.upper` and `str.lower` know nothing of dotted and dotless i."""
+    splits["train"][5]["text"] = "ışıklı İzmir ilçesi"
+    splits["validation"][3]["text"] = splits["train"][5]["text"].upper()
+    splits["test"][3]["text"] = splits["train"][5]["text"].lower()
+
+
+def respelt(splits: Rows) -> None:
+    splits["train"][5]["text"] = "güzel ﬁlm, çok"
+    splits["test"][3]["text"] = unicodedata.normalize("NFD", "Güzel film\u200b\u00a0çok")
+
+
 def foreign(splits: Rows) -> None:
     splits["validation"][2]["label"] = "ugly"
 
 
 def emptied(splits: Rows) -> None:
     splits["train"][7]["text"] = " \n"
+
+
+def invisible(splits: Rows) -> None:
+    splits["train"][7]["text"] = "\u200b\ufeff \u2060"
 
 
 def constant(splits: Rows) -> None:
@@ -153,6 +170,11 @@ def unlabelled(splits: Rows) -> None:
     splits["train"][9]["label"] = None
 
 
+def blank(splits: Rows) -> None:
+    """As tables write a missing value."""
+    splits["train"][9]["label"] = " "
+
+
 def textless(splits: Rows) -> None:
     splits["test"][9]["text"] = None
 
@@ -164,7 +186,11 @@ def strange(splits: Rows) -> None:
 DEFECTS = {
     repeated: ("duplicate-across-splits", "serious"),
     nearly_repeated: ("duplicate-across-splits", "warning"),
+    python_cased: ("duplicate-across-splits", "warning"),
+    respelt: ("duplicate-across-splits", "warning"),
     foreign: ("label-outside-schema", "serious"),
+    invisible: ("empty-text", "warning"),
+    blank: ("rows-excluded", "note"),
     emptied: ("empty-text", "warning"),
     constant: ("constant-label", "serious"),
     long: ("rows-cut", "warning"),
@@ -198,6 +224,15 @@ def test_several_defects_hide_none_of_each_other(tmp_path: Path, model: Path) ->
     assert found["label-outside-schema"].numbers == {"validation": {"ugly": 1}}
 
 
+def test_near_duplicates_are_counted_in_every_pair_of_splits(tmp_path: Path, model: Path) -> None:
+    splits = rows(CLEAN["classification"])
+    python_cased(splits)
+    (found,) = audited(study(tmp_path, model, "classification", splits)).datasets
+    pairs = {(each.earlier, each.later): each.nearly for each in found.contents.shared}
+    whole = {("train", "validation"), ("train", "test"), ("validation", "test")}
+    assert pairs == dict.fromkeys(whole, 1)
+
+
 @pytest.mark.parametrize(
     ("task", "column", "value", "code"),
     [
@@ -209,6 +244,7 @@ def test_several_defects_hide_none_of_each_other(tmp_path: Path, model: Path) ->
         ("sts", "score", "high", "unreadable"),
         ("qa", "answers", {"text": ["Ankara"], "answer_start": [3]}, "answer-misplaced"),
         ("qa", "answers", {"text": "x"}, "unreadable"),
+        ("qa", "answers", {"text": ["", " "], "answer_start": [0, 0]}, "rows-excluded"),
         ("nli", "label", "maybe", "label-outside-schema"),
         ("retrieval", "positive", "", "empty-text"),
     ],
@@ -352,7 +388,14 @@ def test_the_test_split_is_read_with_a_log_line_and_stays_sealed(
 
 @pytest.mark.parametrize(
     ("written", "other"),
-    [("Iğdır'da  KAR!", "ığdır da kar"), ("İYİ, çok iyi.", "iyi çok iyi"), ("a\tb", "a b")],
+    [
+        ("Iğdır'da  KAR!", "ığdır da kar"),
+        ("İYİ, çok iyi.", "iyi çok iyi"),
+        ("a\tb", "a b"),
+        ("İstanbul ışığı", "İstanbul ışığı".upper()),
+        ("İSTANBUL IŞIĞI", "İSTANBUL IŞIĞI".lower()),
+        ("ＡＢＣ ½", "abc 1⁄2"),
+    ],
 )
 def test_texts_that_differ_in_case_and_punctuation_are_nearly_one(written: str, other: str) -> None:
     assert folded(written) == folded(other)

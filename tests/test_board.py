@@ -57,6 +57,19 @@ def test_events_move_a_trial_from_open_to_running_to_done(plan: Plan) -> None:
     assert progress.seconds_left() >= 0
 
 
+def test_a_trial_on_its_way_when_its_cell_is_held_is_not_held(plan: Plan) -> None:
+    first, second, *_ = plan.trials
+    progress = of(plan)
+    progress.start(first, 1)
+    progress.end(first, Failure("bug", "a bug", ""))
+    progress.hold(first.cell)
+    progress.start(second, 1)
+    progress.end(second, ended(50.0))
+    square = progress.cells[first.cell]
+    assert (square.failed, square.done, square.held, square.waiting) == (1, 1, 1, 0)
+    assert progress.left == 3
+
+
 def test_a_drawn_trial_is_named_by_what_differs_in_it(tmp_path: Path) -> None:
     space = {"learning_rate": {"log_uniform": [1e-5, 1e-3]}, "samples": 3}
     plan = planned(tmp_path, search=searched(**space))

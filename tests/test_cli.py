@@ -1,11 +1,18 @@
 """The verbs from end to end, rehearsed: what a person types, and what the ledger then holds."""
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 from studies import dataset, model, searched, written
 from terminal import Terminal, opened
+
+from tabiflow.ledger import open_ledger
+from tabiflow.registry import resolve
+from tabiflow.selection import planned
+from tabiflow.spec import Sweep
+from tabiflow.trial import Result
 
 RATES = [1e-5, 2e-5, 3e-5]
 
@@ -115,6 +122,27 @@ def test_an_incomplete_cell_is_not_confirmed_unasked(terminal: Terminal) -> None
     assert refused.code == 2 and "incomplete" in refused.err
     assert terminal("confirm", wider, "--incomplete").code == 0
     assert not terminal.json("select", wider)["winners"][0]["complete"]
+
+
+def test_a_cell_without_a_defined_score_is_left_out_of_confirm_and_named(
+    terminal: Terminal,
+) -> None:
+    rows = [{"datasets": [dataset("flat"), dataset()], "space": {"learning_rate": RATES[:1]}}]
+    file = study(terminal, search=rows)
+    sweep = Sweep.read(file)
+    flat, _ = planned(sweep, resolve(sweep)).trials
+    with open_ledger().recorder("study") as recorder:
+        recorder.cell(flat.cell, "nli", "macro_f1")
+        recorder.start(flat, 1, "flat", {})
+        recorder.finish(flat.id, 1, Result(epoch=1, score=math.nan))
+    assert terminal("confirm", file, "--incomplete").code == 2
+    terminal("sweep", file)
+    said = terminal("confirm", file, "--json")
+    assert said.code == 3 and [each["dataset"] for each in said.data["openings"]] == ["data"]
+    assert said.data["left_out"] == [{"model": "model", "dataset": "flat"}]
+    assert "left out: model x flat: no trial has a defined score" in terminal("confirm", file).out
+    warned = terminal.json("report", file)["warnings"]
+    assert "No winner: of model on flat no trial has a defined validation score." in warned
 
 
 def test_no_run_of_a_sweep_holds_a_test_metric(terminal: Terminal) -> None:

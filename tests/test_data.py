@@ -13,6 +13,7 @@ from pyarrow import parquet
 
 from tabiflow import data
 from tabiflow.errors import DataError, SealError, TabiflowError
+from tabiflow.rows import NO_ANSWER, NO_LABEL
 from tabiflow.spec import Dataset
 from tabiflow.trial import Opening
 
@@ -288,7 +289,42 @@ def test_a_split_without_usable_rows_is_refused(folder):
 
 def test_a_split_too_small_to_cut_is_refused(folder):
     write(folder, train=texts("a", "b"), test=texts("a", "b"))
-    assert "the train split is empty" in refused(classified(folder))
+    told = "2 rows are too few to be cut: none is left for train (validation of test's size"
+    assert told in refused(classified(folder))
+
+
+def test_three_rows_are_too_few_for_three_splits_and_four_enough(folder):
+    write(folder, train=texts("a", "b", "a"))
+    assert "3 rows are too few to be cut: none is left for validation" in refused(
+        classified(folder)
+    )
+    write(folder, train=texts("a", "b", "a", "b"))
+    data.check(classified(folder))
+
+
+def test_a_blank_label_is_a_missing_one_unless_it_is_declared(folder):
+    write(folder, train=texts("a", "b", ""), validation=texts("a"), test=texts(" ", "b"))
+    assert data.load(classified(folder), {}).schema.labels == ("a", "b")
+    assert data.load(classified(folder), {}).excluded == {NO_LABEL: 1}
+    declared = data.load(classified(folder, labels=("a", "b", "", " ")), {})
+    assert declared.excluded == {} and declared.train.num_rows == 3
+
+
+def test_blank_answers_are_none(folder):
+    context = {"context": "Ankara güzel", "question": "nerede"}
+    found = {"answers": {"text": [" ", "Ankara"], "answer_start": [0, 0]}}
+    empty = {"answers": {"text": [""], "answer_start": [0]}}
+    write(folder, train=[context | found, context | empty], validation=[context | found])
+    write(folder, test=[context | found])
+    loaded = data.load(Dataset(name="tiny", path=folder, task="qa"), {})
+    assert loaded.excluded == {NO_ANSWER: 1}
+    assert loaded.train["answers"].to_pylist() == [{"text": ["Ankara"], "answer_start": [0]}]
+
+
+def test_two_columns_cannot_be_one_column_of_the_file(folder):
+    dataset = written(folder, "sts", columns={"sentence2": "sentence1"})
+    told = "`sentence1` and `sentence2` are all read from `sentence1`; name a column"
+    assert told in refused(dataset)
 
 
 def test_one_label_is_nothing_to_learn(folder):

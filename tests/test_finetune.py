@@ -204,6 +204,19 @@ def test_metrics_of_one_name_are_refused(tmp_path):
         metrics.check(paths)
 
 
+def test_a_metric_that_does_not_take_what_a_kind_predicts_is_left_out_and_named(
+    folder, tmp_path, caplog
+):
+    code = metric(tmp_path, METRIC)
+    _, result = finish(replace(samples.job(folder, "ner", epochs=1), metrics=(code,)))
+    assert result.facts["metrics_left_out"] == "agreement"
+    assert not any("agreement" in name for name in result.metrics)
+    metrics.check([code], ["nli", "ner", "sts"])
+    assert "metric `agreement` does not take what ner, sts predicts" in caplog.text
+    with pytest.raises(UserError, match="does not take what retrieval predicts"):
+        metrics.check([code], ["retrieval"])
+
+
 def test_an_additional_metric_that_fails_is_named(folder, tmp_path):
     code = METRIC.replace("sum(same)", "missing")
     job = replace(samples.job(folder, epochs=1), metrics=(metric(tmp_path, code),))

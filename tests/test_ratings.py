@@ -80,6 +80,15 @@ def test_numbers_are_levels_in_their_order(tmp_path: Path) -> None:
     assert found.levels == ("1", "2", "10")
 
 
+def test_numbers_written_as_fractions_are_the_same_levels_and_gaps_none(tmp_path: Path) -> None:
+    text = "item,a,b,c\n1,1,1.0,2\n2,2,nan,2.0\n"
+    found = ratings.read(file(tmp_path, text), ("1", "2.0"))
+    assert found == ratings.read(file(tmp_path, text))
+    assert found.levels == ("1", "2") and found.votes["", "2"] == {"a": "2", "c": "2"}
+    pandas = '{"item": 1, "a": 2.0, "b": NaN}'
+    assert ratings.read(file(tmp_path, pandas, "r.jsonl")).raters == ("a",)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "levels", "message"),
     [
@@ -90,6 +99,8 @@ def test_numbers_are_levels_in_their_order(tmp_path: Path) -> None:
         ("r.csv", "item,a,b\n1,2\n", (), "r.csv:2: 3 columns are named"),
         ("r.csv", "item,type\n1,x\n", (), "r.csv:2: no rater"),
         ("r.csv", "item,a\n", (), "no rating in it"),
+        ("r.csv", "item,a, a\n1,1,2\n", (), "r.csv:1: 2 columns are called `a`"),
+        ("r.csv", "item,a,note\n1,minor,fine\n", (), "every column but `item` and `type` is"),
         ("r.jsonl", '{"item": 1, "a": 2}\n[1]\n', (), "r.jsonl:2: not a JSON object"),
         ("r.jsonl", "{", (), "r.jsonl:1: not JSON"),
         ("r.txt", "", (), "ratings are .csv or .jsonl"),

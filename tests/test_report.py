@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -195,6 +196,18 @@ def test_predictions_that_do_not_give_the_score_are_not_used(tmp_path: Path) -> 
     assert score.test == 12.0 and math.isnan(score.low) and "give 80.00" in score.doubt
 
 
+def test_an_undefined_score_is_told_as_such(tmp_path: Path) -> None:
+    similar = dataset("one", task="sts", label_range=[0, 20])
+    tests = {
+        ("a", "one"): [records([1.0] * 20, [float(each) for each in range(20)])],
+        ("b", "one"): [records([each % 7 for each in range(20)], list(range(20)))],
+    }
+    content = made(tmp_path, tests, [similar], [model("a"), model("b")])
+    undefined, defined = content.scores
+    assert math.isnan(undefined.test) and "the metric is undefined" in undefined.doubt
+    assert defined.doubt == "" and defined.low < defined.test and content.comparisons == ()
+
+
 def test_a_seed_without_predictions_is_told(tmp_path: Path) -> None:
     content = plain(tmp_path, {"big": [80.0, 84.0], "small": []})
     assert [each.doubt for each in content.scores] == ["2 of 2 seeds have no predictions kept", ""]
@@ -354,8 +367,11 @@ def test_gpu_hours_are_shares_of_gpus_over_trials_that_had_one(tmp_path: Path) -
 # A sweep of winners under another protocol
 
 
-def _shortened(folder: Path, before: list[Records], after: list[Records]) -> Report:
-    """The winner of `study`, confirmed there and again at 512 tokens."""
+def _shortened(
+    folder: Path, before: list[Records], after: list[Records], by: str = "study", **earlier: Any
+) -> Report:
+    """The winner of `study`, confirmed there and again at 512 tokens. `by` is the sweep that has
+    run it without the change; `earlier` are fields of the protocol that it ran under."""
     plan = planned(folder)
     trials = list(plan.trials)
     file = folder / "short.yaml"
@@ -364,7 +380,8 @@ def _shortened(folder: Path, before: list[Records], after: list[Records]) -> Rep
     file.write_text(json.dumps({"name": "short", **content, "confirm": {"seeds": [25, 7]}}))
     short = replace(trials[0], protocol=trials[0].protocol.model_copy(update={"max_length": 512}))
     evidence, found = Kept(), scored(trials, 60.0, 50.0, 40.0)
-    for trial, sweep, runs in ((trials[0], "study", before), (short, "short", after)):
+    first = replace(trials[0], protocol=trials[0].protocol.model_copy(update=earlier))
+    for trial, sweep, runs in ((first, by, before), (short, "short", after)):
         for seed, kept in zip((25, 7), runs, strict=False):
             run_id = f"{sweep}-{seed}"
             evidence.items[run_id] = kept
@@ -384,6 +401,16 @@ def test_a_changed_protocol_stands_beside_the_winners_own_scores(tmp_path: Path)
     assert [table.title for table in paper_tables(content)][
         -1
     ] == "The winners under max_length 512"
+
+
+def test_a_score_that_another_sweep_has_run_stands_beside_a_change(tmp_path: Path) -> None:
+    [change] = _shortened(tmp_path, [labels(9, 10)], [labels(7, 10)], by="earlier").changes
+    assert change.seeds == (25,) and change.before > change.after
+
+
+def test_a_score_of_an_earlier_protocol_does_not_stand_beside_a_change(tmp_path: Path) -> None:
+    [change] = _shortened(tmp_path, [labels(9, 10)], [labels(7, 10)], epochs=1).changes
+    assert change.seeds == () and math.isnan(change.before)
 
 
 def test_a_winner_that_was_not_confirmed_leaves_the_difference_unknown(tmp_path: Path) -> None:

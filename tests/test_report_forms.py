@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from reported import labels, made, records, two
-from studies import model
+from studies import dataset, model
 
 from tabiflow.errors import UserError
 from tabiflow.published import tabibench
@@ -19,7 +19,7 @@ from tabiflow.report import Report, write
 from tabiflow.report.paper import paper_tables
 from tabiflow.report.render import all_tables, as_json, dumps
 from tabiflow.report.tables import Table
-from tabiflow.report.typeset import escaped, latex
+from tabiflow.report.typeset import escaped, latex, markdown
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -304,7 +304,36 @@ def test_names_with_markup_are_shown_not_run(tmp_path: Path) -> None:
     report = made(tmp_path, {("odd", "news_cat"): [labels(9, 10)]}, ["news_cat"], [odd])
     write(report, tmp_path / "out")
     assert "<b>&" not in (tmp_path / "out" / "report.html").read_text()
-    assert r"<b>& \|co_1%" in (tmp_path / "out" / "report.md").read_text()
+    assert r"\<b>& \|co_1%" in (tmp_path / "out" / "report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a*b* `c` [d](e)", r"a\*b\* \`c\` \[d](e)"),
+        ("_x_ of macro_f1", r"\_x\_ of macro_f1"),
+        (r"\| $x$ ~y~", r"\\\| \$x\$ \~y\~"),
+        ("&lt; R&D <!-- < 0.001", r"\&lt; R&D \<!-- < 0.001"),
+    ],
+)
+def test_markdown_shows_signs_as_they_stand(text: str, shown: str) -> None:
+    table = Table(text, ("what",), ((text,),))
+    assert markdown(text, (), [table]).count(shown) == 3
+
+
+def test_long_titles_leave_half_of_a_chart_to_its_marks(tmp_path: Path) -> None:
+    long = dataset("long", title="uzun bir ad " * 40, category="k" * 300)
+    report = made(tmp_path, {("odd", "long"): [labels(9, 10)]}, [long], [model("odd")])
+    write(report, tmp_path / "out")
+    charts = re.findall(r"<svg.*?</svg>", (tmp_path / "out" / "report.html").read_text())
+    places = [float(each) for each in re.findall(r'(?:cx|x1|x2)="([^"]+)"', "".join(charts[:2]))]
+    assert min(places) >= 480 and max(places) <= 1000
+
+
+def test_a_difference_beyond_the_scale_could_not_have_been_shown(tmp_path: Path) -> None:
+    tests = {("a", "one"): [labels(1, 2)], ("b", "one"): [labels(0, 2)]}
+    compared = next(each for each in all_tables(two(tmp_path, tests)) if each.title == "b minus a")
+    assert compared.rows[0][compared.header.index("shown by items")] == "> 100"
 
 
 @pytest.mark.slow  # needs a browser, which a machine for tests may lack

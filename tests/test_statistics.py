@@ -309,6 +309,10 @@ def test_tie_groups(p_values: tuple, groups: list) -> None:
     assert ours.tie_groups(SCORES, dict(zip(pairs, p_values, strict=True))) == tuple(groups)
 
 
+def test_no_models_are_no_group() -> None:
+    assert ours.tie_groups({}, {}) == ()
+
+
 def test_two_models_share_a_group_exactly_if_the_data_cannot_tell_them_apart() -> None:
     names = "abcdefgh"
     pairs = dict(zip(combinations(names, 2), random().choice([1e-5, 0.5], 28), strict=True))

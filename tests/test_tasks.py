@@ -13,6 +13,7 @@ from tiny import tiny_model
 from tabiflow.encoding import Encoded, TextEncoder, cached, text_encoder
 from tabiflow.errors import DataError, ModelError
 from tabiflow.protocol import Protocol
+from tabiflow.registry import kinds
 from tabiflow.spec import Model, TaskKind
 from tabiflow.tasks import TASKS, sequences
 
@@ -144,6 +145,15 @@ def test_a_perfect_predictor_scores_100(kind: TaskKind, text: TextEncoder) -> No
     scores = task.score(decoded, encoded, SCHEMAS[kind])
     assert scores.headline == pytest.approx(100, abs=1e-9)
     assert len(scores.predictions) == len(scores.references) > 0
+    found = (scores.predictions[0], scores.references[0])
+    assert tuple(map(_shape, found)) == tuple(map(_shape, kinds.KINDS[kind].item))
+
+
+def _shape(value: Any) -> Any:
+    """What additional metrics see of an item: types, whatever the values and how many."""
+    if isinstance(value, dict):
+        return {name: _shape(each) for name, each in value.items()}
+    return [_shape(each) for each in value[:1]] if isinstance(value, list) else type(value)
 
 
 def _labels(encoded: Encoded, batch: dict[str, torch.Tensor]) -> dict[str, Any]:

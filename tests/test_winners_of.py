@@ -248,6 +248,7 @@ def test_five_seeds_and_an_ablation_from_end_to_end(terminal: Terminal) -> None:
     seeds = declared(terminal.folder, models=["m1", "m2"], confirm={"seeds": SEEDS})
     early = terminal("confirm", seeds)
     assert early.code == 2 and "study.yaml" in early.err
+    assert "of m1 x data: study has finished 0 of its 2" in early.err
     terminal("sweep", base)
     first = terminal.json("confirm", base)["openings"]
     nothing = terminal("sweep", seeds)

@@ -39,8 +39,13 @@ def inputs(rows: pa.Table, task: TaskKind) -> list[tuple[str, ...]]:
 def empty(rows: pa.Table, task: TaskKind) -> int:
     """Rows with a text, or a word, of which nothing can be seen."""
     if "tokens" in INPUTS[task]:
-        return sum(not all(map(str.strip, words)) for words in rows["tokens"].to_pylist())
-    return sum(not all(map(str.strip, texts)) for texts in inputs(rows, task))
+        return sum(not all(map(_visible, words)) for words in rows["tokens"].to_pylist())
+    return sum(not all(map(_visible, texts)) for texts in inputs(rows, task))
+
+
+def _visible(text: str) -> bool:
+    """White space is not, nor are characters without width (`Cf`) and control characters."""
+    return any(unicodedata.category(letter)[0] not in "ZC" for letter in text)
 
 
 def words(rows: pa.Table, task: TaskKind) -> int:
@@ -71,12 +76,19 @@ def labels(rows: pa.Table, task: TaskKind) -> list[str]:
     return [tag for tags in found for tag in tags] if LABEL_COLUMN[task] == "tags" else found
 
 
+DOTLESS = str.maketrans({"ı": "i", "\N{COMBINING DOT ABOVE}": None})
+"""`I` is lower-cased to `i` by one rule and to `ı` by the other, and `İ` to two code points by
+Python's: which rule a data set has seen is not known, so all of them are one letter here."""
+
+
 class _Bare(dict[int, str]):
-    """For `str.translate`: punctuation becomes a space. Learns each code point once."""
+    """For `str.translate`: punctuation becomes a space, what has no width nothing. Learns each
+    code point once."""
 
     def __missing__(self, code: int) -> str:
         letter = chr(code)
-        self[code] = " " if unicodedata.category(letter).startswith("P") else letter
+        kind = unicodedata.category(letter)
+        self[code] = " " if kind.startswith("P") else "" if kind == "Cf" else letter
         return self[code]
 
 
@@ -84,11 +96,11 @@ _BARE = _Bare()
 
 
 def folded(text: str) -> str:
-    """Lower-cased as Turkish is, without punctuation, white space made one space.
+    """Lower-cased, without punctuation, compatible characters one, white space made one space.
 
     A text of nothing but punctuation keeps it: `:)` is not `:(`.
     """
-    lowered = turkish_lower(unicodedata.normalize("NFC", text))
+    lowered = turkish_lower(unicodedata.normalize("NFKC", text)).translate(DOTLESS)
     return " ".join(lowered.translate(_BARE).split()) or " ".join(lowered.split())
 
 

@@ -42,7 +42,7 @@ def know(file: Path, rehearse: bool, *, check: bool = True) -> Known:
     sweep = Sweep.read(file, rehearse=rehearse)
     grid = resolve(sweep)
     if check and sweep.runner == "finetune":
-        metrics.check(sweep.metrics)
+        metrics.check(sweep.metrics, list(dict.fromkeys(each.task for each in grid.datasets)))
         for dataset in grid.datasets:
             data.check(dataset, grid.places[dataset.name])
     if not ledger.exists():

@@ -167,10 +167,17 @@ def confirm(
     after, name = _confirmation(known), known.sweep.name
     content = [_opened(outcome, name) for outcome in after.done]
     line = _confirmed_line(before, after, name)
-    say(as_data, {"openings": content}, _openings_table(content), line)
+    undefined = selection.undefined(known.plan)
+    told = [f"left out: {each.model} x {each.dataset}: {UNDEFINED}" for each in undefined]
+    left_out = [each._asdict() for each in undefined]
+    whole = {"openings": content, "left_out": left_out}
+    say(as_data, whole, _openings_table(content), line, *told)
     if interrupted:
         return INTERRUPTED
-    return FAILED if after.todo else 0
+    return FAILED if after.todo or undefined else 0
+
+
+UNDEFINED = "no trial has a defined score: validation labels are constant or too few"
 
 
 OPENING_KEYS = (
@@ -227,11 +234,8 @@ def _confirmable(known: Known, incomplete: bool, reopen: str | None) -> selectio
     """Raises UserError where confirming now would not be honest."""
     if not known.winners:
         if known.plan.cells and all(cell.complete for cell in known.plan.cells):
-            raise UserError(
-                "no cell has a defined score: validation labels are constant or too few",
-                hint="`tabiflow audit` shows what the data hold",
-            )
-        raise UserError("no cell has a score yet", hint=_first_of_all(known))
+            raise UserError(UNDEFINED, hint="`tabiflow audit` shows what the data hold")
+        raise UserError(_nothing_won(known), hint=_first_of_all(known))
     chosen = {winner.cell: winner for winner in known.winners}
     unfinished = [cell for cell in known.plan.cells if not cell.decided]
     if unfinished and not incomplete:
@@ -251,6 +255,14 @@ def _confirmable(known: Known, incomplete: bool, reopen: str | None) -> selectio
             hint='say why it may be opened again: --reopen "REASON"',
         )
     return found
+
+
+def _nothing_won(known: Known) -> str:
+    waiting = next((cell for cell in known.plan.cells if cell.awaits), None)
+    if waiting is None:
+        return "no cell has a score yet"
+    first = f"{waiting.model.name} x {waiting.dataset.name}"
+    return f"no cell has a winner to take; of {first}: {waiting.awaits}"
 
 
 def _first_of_all(known: Known) -> str:

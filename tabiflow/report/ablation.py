@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tabiflow.plan import CellPlan, Plan
 from tabiflow.report.items import drawn, paired
 from tabiflow.report.scores import Evidence, Scored, read_items
+from tabiflow.selection import confirming
 from tabiflow.statistics import Comparison, compared, mean
 from tabiflow.trial import Outcome, Status
 
@@ -24,7 +25,7 @@ class Change:
     """The fields of the protocol and their new values."""
     seeds: tuple[int, ...]
     before: float
-    """In the sweep whose winners are taken; NaN where they were not confirmed there."""
+    """As the sweep whose winners are taken trains them; NaN where they were not confirmed so."""
     after: float
     difference: float
     low: float
@@ -58,24 +59,19 @@ def changes(
         return ()
     what = ", ".join(f"{name} {value}" for name, value in named.protocol.items())
     return tuple(
-        _change(what, cell, scored, _before(named.sweep.name, cell, outcomes), evidence)
+        _change(what, cell, scored, _before(cell, scored.done, outcomes), evidence)
         for cell, scored in zip(plan.cells, cells, strict=True)
     )
 
 
-def _before(sweep: str, cell: CellPlan, outcomes: Mapping[str, Outcome]) -> dict[int, Outcome]:
-    """By seed: that sweep's confirming trials of the same hyper-parameters."""
-    if cell.origin is None:
-        return {}
-    return {
-        each.trial.seed: each
-        for each in outcomes.values()
-        if each.sweep == sweep
-        and each.status is Status.DONE
-        and each.trial.split == "test"
-        and each.trial.cell == cell.cell
-        and each.trial.params == cell.origin.trial.params
-    }
+def _before(
+    cell: CellPlan, after: Sequence[Outcome], outcomes: Mapping[str, Outcome]
+) -> dict[int, Outcome]:
+    """By seed: the same confirming trials without the change, whichever sweep has run them."""
+    seeds = [each.trial.seed for each in after]
+    trials = confirming(cell.unchanged, seeds) if cell.unchanged else ()
+    known = [outcomes[trial.id] for trial in trials if trial.id in outcomes]
+    return {each.trial.seed: each for each in known if each.status is Status.DONE}
 
 
 def _change(

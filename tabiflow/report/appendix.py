@@ -118,6 +118,9 @@ def warnings(report: Report) -> Iterable[str]:
     if report.unfinished:
         counts = ", ".join(f"{count} {state}" for state, count in report.unfinished.items())
         yield f"Not final: {counts} trials are not done."
+    if report.undefined:
+        cells = ", ".join(f"{each.model} on {each.dataset}" for each in report.undefined)
+        yield f"No winner: of {cells} no trial has a defined validation score."
     if report.reopened:
         yield f"Reopened: {report.reopened} of {len(report.openings)} openings of a test split."
     yield from edge_warnings(report)

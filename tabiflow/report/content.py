@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tabiflow import selection
 from tabiflow.plan import Plan
 from tabiflow.registry.models import MODELS
 from tabiflow.report import ablation, averages, origins, scores, searching
@@ -15,7 +16,7 @@ from tabiflow.report.origins import Exclusion, OpeningRecord, Revision, opening_
 from tabiflow.report.scores import Evidence, NoEvidence, Score
 from tabiflow.report.searching import Curve, Edge, Setting
 from tabiflow.selection import Winner
-from tabiflow.trial import Outcome
+from tabiflow.trial import Cell, Outcome
 
 __all__ = ["OpeningRecord", "Report", "Row", "opening_record", "report"]
 
@@ -55,6 +56,8 @@ class Report:
     curves: tuple[Curve, ...]
     unfinished: Mapping[str, int]
     """State -> trials that are not done: a table over them is not final."""
+    undefined: tuple[Cell, ...] = ()
+    """Finished cells without a validation score that is a number, so without a winner."""
     revisions: tuple[Revision, ...] = ()
     provenance: Mapping[str, str] = field(default_factory=dict)
 
@@ -74,7 +77,7 @@ class Report:
 
     @property
     def doubts(self) -> tuple[Score, ...]:
-        """Scores that their kept predictions do not bear out."""
+        """Scores without an interval although there are predictions."""
         return tuple(each for each in self.scores if each.doubt)
 
 
@@ -119,6 +122,7 @@ def report(
         edges=searching.edges(plan, chosen),
         curves=searching.curves(chosen, outcomes, evidence),
         unfinished=origins.unfinished(plan),
+        undefined=selection.undefined(plan),
         revisions=origins.revisions(plan, known),
         provenance=origins.provenance(plan, known),
     )

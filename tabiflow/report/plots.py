@@ -36,6 +36,7 @@ def colour(series: int) -> str:
 def forest(rows: Sequence[tuple[str, Sequence[Point]]], unit: str, zero: bool = False) -> str:
     """A line a row, a dot a series with its interval; `zero` draws where nothing differs."""
     right, step, top = 24, 15, 8
+    rows = [(_short(label), found) for label, found in rows]
     left = 24 + LETTER * max(len(label) for label, _ in rows)
     points = [point for _, found in rows for point in found]
     scale = _scale(_ends(points, zero), left, WIDE - right)
@@ -60,6 +61,12 @@ def forest(rows: Sequence[tuple[str, Sequence[Point]]], unit: str, zero: bool = 
 WIDE = 1000
 LETTER = 7.2
 """Width of a label's letter, on the large side: no font is known here."""
+LETTERS = 60
+"""Of a label, so that at least half of the width is left to the marks."""
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= LETTERS else f"{label[: LETTERS - 1].rstrip()}…"
 
 
 def curves(title: str, lines: Sequence[Line], x: str, y: str) -> str:

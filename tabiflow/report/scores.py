@@ -213,6 +213,8 @@ def read_items(
     if len(known) < len(runs):
         return [], ""
     for outcome, each in zip(done, known, strict=True):
+        if math.isnan(each.score) and math.isnan(outcome.test):
+            return [], f"the metric is undefined for the predictions of {outcome.trial.id}"
         if not abs(each.score - outcome.test) <= CLOSE:
             return [], f"the predictions of {outcome.trial.id} give {each.score:.2f}"
     return known, ""

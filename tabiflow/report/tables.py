@@ -171,8 +171,8 @@ def _comparisons(report: Report, found: Sequence[Comparison]) -> Table:
             DASH if math.isnan(each.welch_t) else f"{each.welch_t:.2f} ({each.welch_df:.1f})",
             p_value(each.welch_p),
             p_value(each.seeds_holm_p),
-            number(each.detectable_items),
-            number(each.detectable_seeds),
+            _shown_by(each.detectable_items),
+            _shown_by(each.detectable_seeds),
             each.better or DASH,
         )
         for each in found
@@ -184,6 +184,11 @@ def _comparisons(report: Report, found: Sequence[Comparison]) -> Table:
         " every known adjusted p is at most 5%.",
     )
     return Table(f"{found[0].model} minus {found[0].reference}", header, rows, notes)
+
+
+def _shown_by(difference: float) -> str:
+    """Scores lie between 0 and 100, so that a larger difference is none that could be."""
+    return "> 100" if difference > 100 else number(difference)
 
 
 def tie_table(report: Report) -> Table:

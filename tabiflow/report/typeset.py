@@ -35,9 +35,12 @@ def _markdown(table: Table) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+_MARKUP = re.compile(r"[\\`*|\[~$]|(?<!\w)_|_(?!\w)|<(?=[A-Za-z/!?])|&(?=#?\w+;)")
+
+
 def _cell(text: str) -> str:
-    """A pipe or a line break would end the cell."""
-    return " ".join(text.split()).replace("|", "\\|")
+    """Text that is shown as it stands; a pipe or a line break would end the cell."""
+    return _MARKUP.sub(lambda found: "\\" + found[0], " ".join(text.split()))
 
 
 PREAMBLE = r"""\documentclass[10pt]{article}

@@ -154,6 +154,8 @@ def _trial(
     spent = {name: round(seconds, 3) for name, seconds in kept.seconds.items()}
     facts = {**splits.facts(), **clock.seconds, **spent, **_machine(job, model, recipe)}
     facts |= {"trained_epochs": kept.trained, "largest_part": kept.largest_part or "all"}
+    if metrics.left_out:
+        facts["metrics_left_out"] = ", ".join(sorted(metrics.left_out))
     result = Result(
         epoch=kept.epoch.epoch,
         score=kept.epoch.score,
