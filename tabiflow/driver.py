@@ -4,24 +4,31 @@ Tune calls it on the driver; nothing here decides what runs next or how.
 """
 
 import logging
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
+import ray
 from ray import cloudpickle, tune
 from ray.tune.experiment import Trial as TuneTrial
 
+from tabiflow.checkpoints import Storage
 from tabiflow.ledger import Ending, Failure, Killed, Pruned, Recorder
 from tabiflow.provenance import now
 from tabiflow.runners.failures import kind_of, one_line
-from tabiflow.search import Attempt, Queue
+from tabiflow.search import RETRIED, Attempt, Queue
 from tabiflow.spec import label
 from tabiflow.trial import Epoch, FailureKind, Hold, Result, Status, Trial
 from tabiflow.worker import Failed, Report
 
 log = logging.getLogger(__name__)
+
+STOP_SECONDS = 60.0
+"""How long a stop waits for running trials to end their epoch, and then for their checkpoints."""
 
 
 class Listener(Protocol):
@@ -54,15 +61,21 @@ class Summary:
 
 
 class Brake(tune.Stopper):  # type: ignore[misc]
-    """Stops every running trial. Holds nothing else: Tune pickles it."""
+    """Stops each trial after its next epoch, and all at once after a while. Holds nothing else:
+    Tune pickles it."""
 
     pulled = False
+    until = math.inf
+    """When to wait no longer, on the monotonic clock."""
+
+    def pull(self, patience: float) -> None:
+        self.pulled, self.until = True, min(self.until, time.monotonic() + patience)
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        return False
+        return self.pulled
 
     def stop_all(self) -> bool:
-        return self.pulled
+        return time.monotonic() >= self.until
 
 
 Method = TypeVar("Method", bound=Callable[..., None])
@@ -89,24 +102,35 @@ class Driver(tune.Callback):  # type: ignore[misc]
         """Tune pickles its callbacks for a restore that is never asked for."""
         return {}
 
-    def __init__(self, queue: Queue, recorder: Recorder, listener: Listener | None = None) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        recorder: Recorder,
+        listener: Listener | None = None,
+        storage: Storage | None = None,
+    ) -> None:
+        """`storage` is where the trials' checkpoints are, if anywhere."""
         self.attempts: dict[str, Attempt] = {}
         self.brake = Brake()
         self.fault: Exception | None = None
         self._queue, self._recorder, self._listener = queue, recorder, listener
+        self._storage = storage
         self._summary = Summary()
         self._begun: dict[str, Attempt] = {}
         self._last: dict[str, Report] = {}
         self._best: dict[str, Epoch] = {}
+        self._saving: list[ray.ObjectRef] = []
 
     def stop(self) -> None:
-        """Called from outside: what runs is stopped, and nothing follows."""
+        """Called from outside: what runs is stopped after its next epoch, and nothing follows."""
         self._summary.interrupted = True
-        self.halt()
+        self._queue.stop()
+        self.brake.pull(STOP_SECONDS)
 
     def halt(self) -> None:
+        """Nothing that the trials say can be recorded any more."""
         self._queue.stop()
-        self.brake.pulled = True
+        self.brake.pull(0.0)
 
     def lost(self, error: BaseException) -> None:
         """All actors are gone, one of them by `error`; which one, Ray does not say."""
@@ -177,6 +201,10 @@ class Driver(tune.Callback):  # type: ignore[misc]
         report = self._last[attempt.trial.id]
         if isinstance(report, Failed):
             self._fail(attempt, report.kind, report.error, report.traceback)
+        elif self.brake.pulled and isinstance(report, Epoch):
+            self._saving.append(trial.temporary_state.ray_actor.interrupt.remote())
+            self._summary.killed += 1
+            self._close(attempt, Killed("interrupted"))
         elif isinstance(report, Result):
             self._summary.done += 1
             self._queue.done(attempt, Status.DONE, report.score, report.epoch)
@@ -187,6 +215,14 @@ class Driver(tune.Callback):  # type: ignore[misc]
             self._summary.pruned += 1
             self._queue.done(attempt, Status.PRUNED, best.score, best.epoch)
             self._close(attempt, Pruned(best.epoch, best.score))
+
+    def on_step_end(self, iteration: int, trials: list[TuneTrial], **info: Any) -> None:
+        """Once nothing runs any more, Tune would give the actors 5 seconds to write."""
+        if self.brake.pulled and (not self._begun or self.brake.stop_all()):
+            self.brake.pull(0.0)
+            if self._saving:
+                ray.wait(self._saving, num_returns=len(self._saving), timeout=STOP_SECONDS)
+            self._saving.clear()
 
     @_kept
     def on_trial_error(
@@ -228,8 +264,15 @@ class Driver(tune.Callback):  # type: ignore[misc]
         for kept in (self._begun, self._last, self._best):
             kept.pop(trial.id, None)
         self._recorder.finish(trial.id, attempt.number, ending)
+        if self._storage is not None and not _goes_on(ending):
+            self._storage.delete(trial.id, attempt.number)
         if self._listener is not None:
             self._listener.on_end(trial, ending)
+
+
+def _goes_on(ending: Ending) -> bool:
+    """Whether a later attempt may start from this one's checkpoint."""
+    return isinstance(ending, Killed) or (isinstance(ending, Failure) and ending.kind in RETRIED)
 
 
 def _error_of(trial: TuneTrial) -> BaseException:

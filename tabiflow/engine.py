@@ -22,13 +22,14 @@ from ray import tune
 from ray.exceptions import RayError
 from ray.tune.schedulers import TrialScheduler
 
+from tabiflow.checkpoints import Storage
 from tabiflow.cluster import Need, Room, gpus, joined
 from tabiflow.driver import Driver, Listener, Summary
-from tabiflow.ledger import Recorder
+from tabiflow.ledger import Recorder, home
 from tabiflow.pruning import AshaPerCell, InOrder
 from tabiflow.registry.kinds import KINDS
 from tabiflow.resolution import Resolution, Resolve, hub_commit, resolve
-from tabiflow.runners import Job, metrics
+from tabiflow.runners import Job, Place, metrics
 from tabiflow.search import PAUSE, Attempt, PlanSearcher, Queue
 from tabiflow.spec import Model, Sweep
 from tabiflow.trial import Outcome, Trial
@@ -85,11 +86,16 @@ def run(
     options = options or Options()
     resolution = _resolved(work, sweep, outcomes, options)
     queue = Queue(work, outcomes, sweep.limits, options.pause)
-    driver = Driver(queue, recorder, listener)
+    place = _place(sweep, recorder)
+    storage = Storage(place.address, place.record) if place is not None else None
+    if storage is not None:
+        # A driver that died could not; a lost attempt may have written after its trial's end.
+        storage.tidy({id for id, outcome in outcomes.items() if outcome.finished})
+    driver = Driver(queue, recorder, listener, storage)
     _open_cells(driver, work, recorder, resolution)
     # Ray's own notices go to standard output, which belongs to the command's answer.
     with redirect_stdout(sys.stderr), joined(options.address, options.workers):
-        jobs = _Jobs(sweep, resolution, has_gpus=gpus() > 0)
+        jobs = _Jobs(sweep, resolution, place, has_gpus=gpus() > 0)
         room = Room((jobs.need(each.cell.model) for each in work), options.workers)
         searcher = PlanSearcher(queue, driver.attempts, jobs.config, driver.open_test, room)
         scheduler = _scheduler(work, sweep, driver, curves or {})
@@ -106,6 +112,13 @@ def _resolved(
         return Resolution()
     metrics.check(sweep.metrics)
     return resolve(work, outcomes.values(), options.resolve)
+
+
+def _place(sweep: Sweep, recorder: Recorder) -> Place | None:
+    """None where nothing is written down."""
+    if sweep.runner == "rehearse" or sweep.checkpoint == "never":
+        return None
+    return Place(sweep.storage or str(home() / "checkpoints"), recorder.id)
 
 
 def _open_cells(
@@ -125,6 +138,7 @@ class _Jobs:
 
     sweep: Sweep
     resolution: Resolution
+    place: Place | None
     has_gpus: bool
 
     def need(self, model: Model) -> Need:
@@ -144,6 +158,8 @@ class _Jobs:
             metrics=self.sweep.metrics,
             opening=attempt.opening,
             cpus=need.cpus,
+            place=self.place,
+            keeping=self.sweep.checkpoint,
         )
         seconds = hours * 3600 if hours else math.inf
         return {"job": job.to_json(), "cpus": need.cpus, "gpus": need.gpus, "seconds": seconds}

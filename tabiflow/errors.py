@@ -12,6 +12,8 @@
     └── TrialError             one attempt of one trial
         ├── Diverged
         ├── TimedOut
+        ├── Superseded         a later attempt of the trial has begun
+        ├── Interrupted        asked to stop between two epochs
         └── EnvironmentFault   disk, hub or storage; worth trying again later
 
 Which kind of failure an exception of another library is, `tabiflow.runners.failures` decides.
@@ -87,6 +89,14 @@ class Diverged(TrialError):
 
 class TimedOut(TrialError):
     """A trial took longer than the sweep allows."""
+
+
+class Superseded(TrialError):
+    """A later attempt of the trial has begun: this one was taken for lost."""
+
+
+class Interrupted(TrialError):
+    """The trial is to stop where it is, between two epochs, and to be gone on with later."""
 
 
 class EnvironmentFault(TrialError):

@@ -1,4 +1,4 @@
-"""The one training loop: batches, steps, scoring, early stopping, splitting when memory is short.
+"""The one training loop: batches, steps, scoring, early stopping.
 
 Knows a task only by its protocol, so that optimizer, schedule and stopping are the same for every
 kind. Does not know where models, rows and reports come from or go to.
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,13 +20,19 @@ from torch.nn.utils import clip_grad_norm_
 from transformers import PreTrainedModel
 
 from tabiflow.data import Schema
+from tabiflow.device import (
+    Room,
+    generators,
+    random_state,
+    set_generators,
+    set_random_state,
+)
 from tabiflow.encoding import Encoded
 from tabiflow.errors import DataError, Diverged
 from tabiflow.protocol import Params, Protocol, planned_steps, rate_factor, torch_weight_decay
 from tabiflow.tasks import Scores, Task
 from tabiflow.trial import Epoch
 
-Result = TypeVar("Result")
 State = dict[str, Any]
 Metrics = Callable[[Scores], Mapping[str, float]]
 
@@ -94,36 +100,6 @@ class Evaluation:
     scores: Scores
 
 
-class Room:
-    """How many rows fit into memory at once: unlimited until proven otherwise."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.largest = sys.maxsize
-
-    def fit(
-        self, cut: Callable[[int], list[np.ndarray]], work: Callable[[list[np.ndarray]], Result]
-    ) -> Result:
-        """`work` over the parts that `cut` makes, again in halves as long as memory runs out.
-
-        The random state is put back before each attempt. Raises the device's own error when single
-        rows do not fit.
-        """
-        random = random_state(self.device)
-        while True:
-            parts = cut(self.largest)
-            try:
-                return work(parts)
-            except (RuntimeError, MemoryError) as error:
-                if not out_of_memory(error) or max(map(len, parts)) == 1:
-                    raise
-            # Outside the handler, whose traceback would keep the failed attempt's tensors alive.
-            self.largest = math.ceil(max(map(len, parts)) / 2)
-            set_random_state(self.device, random)
-            if self.device.type == "cuda":
-                torch.cuda.empty_cache()
-
-
 @dataclass
 class Progress:
     """Sums over an epoch; the loss stays on its device, so that no step waits for it."""
@@ -180,15 +156,15 @@ class Training:
         self.watched = Watch()
         self.kept: Epoch | None = None
         self.kept_weights: dict[str, Tensor] = {}
-        self.random = random_state(recipe.device)
+        self.random = generators(recipe.device)
 
     def run(self) -> Generator[Epoch, None, Kept]:
         """Yields each epoch's report. Raises Diverged when a loss is no longer finite."""
         while self.epoch < self.recipe.protocol.epochs and not self._out_of_patience():
             # Whoever takes the report may draw random numbers of their own.
-            set_random_state(self.recipe.device, self.random)
+            set_generators(self.recipe.device, self.random)
             report = self._next_epoch()
-            self.random = random_state(self.recipe.device)
+            self.random = generators(self.recipe.device)
             yield report
         assert self.kept is not None
         self.model.load_state_dict(self.kept_weights)
@@ -197,14 +173,15 @@ class Training:
 
     def state(self) -> State:
         """Everything that the rest of the run depends on, to be written down between two epochs:
-        the tensors are the run's own."""
+        the tensors are the run's own. An epoch's order follows from its number."""
+        kept_now = self.kept is not None and self.kept.epoch == self.epoch
         return {
             "epoch": self.epoch,
             "step": self.step,
             "seconds": dict(self.seconds),
             "watched": asdict(self.watched),
             "kept": None if self.kept is None else asdict(self.kept),
-            "kept_weights": self.kept_weights,
+            "kept_weights": None if kept_now else self.kept_weights,
             "largest": self.room.largest,
             "random": self.random,
             "weights": self.model.state_dict(),
@@ -216,10 +193,13 @@ class Training:
         self.epoch, self.step, self.seconds = state["epoch"], state["step"], dict(state["seconds"])
         self.watched = Watch(**state["watched"])
         self.kept = None if state["kept"] is None else Epoch(**state["kept"])
-        self.kept_weights = {name: kept.clone() for name, kept in state["kept_weights"].items()}
         self.room.largest, self.random = state["largest"], state["random"]
         self.model.load_state_dict(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
+        if state["kept_weights"] is None:
+            self._keep_weights()
+        else:
+            self.kept_weights = {name: each.clone() for name, each in state["kept_weights"].items()}
 
     def evaluate(self, encoded: Encoded) -> Evaluation:
         """Loss and scores of a split, in fp32 whatever the training's precision.
@@ -415,25 +395,6 @@ def length_batches(costs: np.ndarray) -> list[np.ndarray]:
             batches.append(order[start:index])
             start = index
     return [*batches, order[start:]]
-
-
-def out_of_memory(error: BaseException) -> bool:
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    # torch raises a bare RuntimeError where the CPU's memory ends: there is only its text to go by.
-    return type(error) is RuntimeError and "DefaultCPUAllocator" in str(error)
-
-
-def random_state(device: torch.device) -> tuple[Tensor, ...]:
-    """What dropout draws from, on the CPU and on the device."""
-    cpu = torch.get_rng_state()
-    return (cpu, torch.cuda.get_rng_state(device)) if device.type == "cuda" else (cpu,)
-
-
-def set_random_state(device: torch.device, state: tuple[Tensor, ...]) -> None:
-    torch.set_rng_state(state[0])
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(state[1], device)
 
 
 def _optimizer(model: Module, recipe: Recipe) -> torch.optim.AdamW:

@@ -4,6 +4,7 @@ Whatever a trial raises becomes a report, so that the process and what it has lo
 trial. Reports go to the driver; nothing here records anything.
 """
 
+import logging
 import math
 import os
 import signal
@@ -17,10 +18,12 @@ from typing import Any
 
 from ray import tune
 
-from tabiflow.errors import TimedOut
+from tabiflow.errors import Interrupted, TimedOut
 from tabiflow.runners import Job, runner
 from tabiflow.runners.failures import kind_of, one_line
 from tabiflow.trial import Epoch, FailureKind, Result
+
+log = logging.getLogger(__name__)
 
 TRACEBACK = 4000
 """Characters kept of a traceback, from its end."""
@@ -64,6 +67,15 @@ class Worker(tune.Trainable):  # type: ignore[misc]
             self._epochs.close()
         self.setup(new_config)
         return True
+
+    def interrupt(self) -> None:
+        """Between two epochs: the trial writes down where it is and is not gone on with here."""
+        try:
+            self._epochs.throw(Interrupted("the sweep was stopped"))
+        except Interrupted:
+            return
+        except Exception:
+            log.warning("what was trained last is not written down", exc_info=True)
 
     def step(self) -> dict[str, Any]:
         report = self._report()

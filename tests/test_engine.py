@@ -31,6 +31,7 @@ STATUS = {
 class Memory:
     """A Recorder that remembers, and refuses what no ledger would take."""
 
+    id: str = "study"
     cells: list[Cell] = field(default_factory=list)
     started: list[tuple[str, int]] = field(default_factory=list)
     opened: list[Opening] = field(default_factory=list)

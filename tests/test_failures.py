@@ -14,7 +14,7 @@ from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 from ray.exceptions import NodeDiedError
 from safetensors import SafetensorError, safe_open
 
-import tabiflow.training  # noqa: F401 - memory can only have run out where this is loaded
+import tabiflow.device  # noqa: F401 - memory can only have run out where this is loaded
 from tabiflow.errors import (
     DataError,
     Diverged,

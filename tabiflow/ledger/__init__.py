@@ -68,6 +68,10 @@ class Recorder(Protocol):
     once another driver has taken the sweep over.
     """
 
+    @property
+    def id(self) -> str:
+        """Fit for a file's name; another in every ledger, and for every sweep in one."""
+
     def cell(
         self, cell: Cell, category: str, metric: str, facts: Mapping[str, str] | None = None
     ) -> None:

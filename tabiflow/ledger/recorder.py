@@ -47,7 +47,7 @@ def recording(
         with explained(tracking.uri):
             writer = Writer(tracking, experiment)
             _put_in_order(writer, folder, stem, lease.taken_from)
-        recorder = SweepRecorder(writer, lease, folder / f"{stem}.{lease.me.driver}.jsonl", facts)
+        recorder = SweepRecorder(stem, writer, lease, folder, facts)
         try:
             yield recorder
         except BaseException as error:
@@ -110,14 +110,18 @@ class _Attempt:
 class SweepRecorder:
     """`tabiflow.ledger.Recorder` of one driver."""
 
-    def __init__(self, writer: Writer, lease: Lease, file: Path, facts: Mapping[str, str]) -> None:
-        self._lease, self._file = lease, file
+    def __init__(
+        self, id: str, writer: Writer, lease: Lease, folder: Path, facts: Mapping[str, str]
+    ) -> None:
+        """`folder` is where write-ahead logs lie."""
+        self.id, self._lease = id, lease
+        self._file = folder / f"{id}.{lease.me.driver}.jsonl"
         self._facts = {name: redacted(str(value)) for name, value in facts.items()}
         self._facts["driver"] = lease.me.driver
         self._attempts: dict[str, _Attempt] = {}
         self._cells: dict[Cell, dict[str, str]] = {}
         self._lock = threading.RLock()
-        self._feed = Feed(WriteAheadLog(file), writer, lease.lost)
+        self._feed = Feed(WriteAheadLog(self._file), writer, lease.lost)
 
     def cell(
         self, cell: Cell, category: str, metric: str, facts: Mapping[str, str] | None = None

@@ -9,8 +9,16 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import Protocol
 
-from tabiflow.spec import Dataset, Model
+from tabiflow.spec import Dataset, Keeping, Model
 from tabiflow.trial import Epoch, Opening, Result, Trial
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a sweep's checkpoints are: what `tabiflow.checkpoints.Storage` is made of."""
+
+    address: str
+    record: str
 
 
 @dataclass(frozen=True)
@@ -26,9 +34,13 @@ class Job:
     opening: Opening | None = None
     """Present only when the trial may read the test split."""
     cpus: float = 1
+    place: Place | None = None
+    """Where the trial is written down between epochs; None is nowhere."""
+    keeping: Keeping = "auto"
 
     def to_json(self) -> str:
         opening = None if self.opening is None else asdict(self.opening)
+        place = None if self.place is None else asdict(self.place)
         fields = {
             "trial": self.trial.to_json(),
             "attempt": self.attempt,
@@ -37,6 +49,8 @@ class Job:
             "metrics": self.metrics,
             "opening": opening,
             "cpus": self.cpus,
+            "place": place,
+            "keeping": self.keeping,
         }
         return json.dumps(fields, ensure_ascii=False)
 
@@ -51,12 +65,17 @@ class Job:
             metrics=tuple(fields["metrics"]),
             opening=Opening(**fields["opening"]) if fields["opening"] else None,
             cpus=fields["cpus"],
+            place=Place(**fields["place"]) if fields["place"] else None,
+            keeping=fields["keeping"],
         )
 
 
 class Runner(Protocol):
     def __call__(self, job: Job) -> Generator[Epoch, None, Result]:
-        """Raises whatever went wrong; `tabiflow.runners.failures` gives it a kind."""
+        """Raises whatever went wrong; `tabiflow.runners.failures` gives it a kind.
+
+        `Interrupted` thrown into it between two epochs asks it to write down where it is.
+        """
 
 
 RUNNERS: Mapping[str, str] = {

@@ -13,6 +13,7 @@ from tabiflow.errors import (
     Diverged,
     EnvironmentFault,
     ModelError,
+    Superseded,
     TabiflowError,
     TimedOut,
 )
@@ -23,6 +24,7 @@ OURS: Mapping[type[BaseException], FailureKind] = {
     TimedOut: "timeout",
     ModelError: "model",
     DataError: "data",
+    Superseded: "node_lost",
 }
 PHYSICAL: tuple[tuple[str, str, FailureKind], ...] = (
     ("ray.exceptions", "OutOfMemoryError", "oom"),
@@ -101,9 +103,9 @@ def _physical(error: BaseException) -> FailureKind | None:
 
 
 def _out_of_memory(error: BaseException) -> bool:
-    training = sys.modules.get("tabiflow.training")
+    device = sys.modules.get("tabiflow.device")
     return isinstance(error, MemoryError) or (
-        training is not None and bool(training.out_of_memory(error))
+        device is not None and bool(device.out_of_memory(error))
     )
 
 

@@ -25,16 +25,19 @@ from transformers.utils import is_flash_attn_2_available
 
 from tabiflow import data
 from tabiflow.encoding import Encoded, Ragged, TextEncoder, cached, text_encoder
-from tabiflow.errors import ModelError, SealError, TabiflowError
+from tabiflow.errors import Interrupted, ModelError, SealError, TabiflowError
 from tabiflow.registry.kinds import KINDS
 from tabiflow.runners import Job
 from tabiflow.runners.failures import one_line
+from tabiflow.runners.keeping import Keeper
 from tabiflow.runners.metrics import Additional
 from tabiflow.tasks import TASKS
-from tabiflow.training import Material, Recipe, Training
+from tabiflow.training import Kept, Material, Recipe, Training
 from tabiflow.trial import Epoch, Opening, Result, canonical
 
 Facts = dict[str, str | int | float]
+SAME = ("data_train", "data_validation", "tokenizer", "model_commit")
+"""Facts in which a checkpoint must agree with the trial that takes it up."""
 
 
 def run(job: Job) -> Generator[Epoch, None, Result]:
@@ -150,9 +153,13 @@ def _trial(
     _seed(trial.seed)
     material = Material(splits.task, splits.data.schema, splits.train, splits.validation, metrics)
     training = Training(model, material, recipe)
-    kept = yield from training.run()
+    keeper = Keeper(job, {name: splits.facts()[name] for name in SAME})
+    told = keeper.take_up(training)
+    yield from told
+    kept = yield from _kept_up(training, keeper)
     spent = {name: round(seconds, 3) for name, seconds in kept.seconds.items()}
     facts = {**splits.facts(), **clock.seconds, **spent, **_machine(job, model, recipe)}
+    facts |= {"resumed_after_epoch": len(told)} if told else {}
     facts |= {"trained_epochs": kept.trained, "largest_part": kept.largest_part or "all"}
     if metrics.left_out:
         facts["metrics_left_out"] = ", ".join(sorted(metrics.left_out))
@@ -163,6 +170,23 @@ def _trial(
         facts=facts,
     )
     return result if opening is None else _tested(result, opening, splits, training)
+
+
+def _kept_up(training: Training, keeper: Keeper) -> Generator[Epoch, None, Kept]:
+    """The training's epochs, each written down before it is told where that is worth it."""
+    run = training.run()
+    while True:
+        try:
+            epoch = next(run)
+        except StopIteration as end:
+            kept: Kept = end.value
+            return kept
+        keeper.ended(epoch, training)
+        try:
+            yield epoch
+        except Interrupted:
+            keeper.write(training)
+            raise
 
 
 def _tested(result: Result, opening: Opening, splits: Splits, training: Training) -> Result:

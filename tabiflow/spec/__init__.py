@@ -8,13 +8,14 @@ from tabiflow.spec.benchmark import BenchmarkTask, Generation
 from tabiflow.spec.rows import Dataset, Model, TaskKind
 from tabiflow.spec.space import Choice, Range, Space, configured, label
 from tabiflow.spec.sweep import Sweep
-from tabiflow.spec.written import Limits, Pruning
+from tabiflow.spec.written import Keeping, Limits, Pruning
 
 __all__ = [
     "BenchmarkTask",
     "Choice",
     "Dataset",
     "Generation",
+    "Keeping",
     "Limits",
     "Model",
     "Pruning",

@@ -15,6 +15,7 @@ from tabiflow.spec.rows import Dataset, Model
 from tabiflow.spec.space import Space, read_space
 from tabiflow.spec.written import (
     Confirm,
+    Keeping,
     Limit,
     Limits,
     Pruning,
@@ -60,6 +61,9 @@ class Sweep:
     """Additional `evaluate` modules: local folders made absolute, or hub names."""
     runner: Literal["finetune", "rehearse"]
     rehearse: Rehearse
+    storage: str | None
+    """Of checkpoints: an absolute path or a URL; None is below `.tabiflow`."""
+    checkpoint: Keeping
     cpus: float
     gpus: float | None
     winners_of: WinnersOf | None = None
@@ -96,6 +100,7 @@ def _sweep(file: Path, rehearse: bool, readers: tuple[Path, ...]) -> Sweep:
         _placed(source, entry, ("models", index)) for index, entry in enumerate(written.models)
     )
     fields["metrics"] = _metrics(source, written)
+    fields["storage"] = _storage(source, written.storage)
     del fields["allow_hub_metrics"]
     if len(written.seeds) > 1 and any(each.space.samples for each in fields["search"]):
         raise source.error("a search with `samples` takes one seed", "seeds")
@@ -116,6 +121,13 @@ def _placed(source: Source, entry: Named, place: Place) -> Named:
     with source.blaming(*place):
         path = (source.file.parent / entry.path.expanduser()).resolve()
     return entry.model_copy(update={"path": path})
+
+
+def _storage(source: Source, written: str | None) -> str | None:
+    if written is None or "://" in written:
+        return written
+    with source.blaming("storage"):
+        return str((source.file.parent / Path(written).expanduser()).resolve())
 
 
 def _metrics(source: Source, written: WrittenSweep) -> tuple[str, ...]:

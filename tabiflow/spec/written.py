@@ -22,6 +22,7 @@ from tabiflow.spec.rows import Dataset, Model, Name, distinct
 # numpy takes no other seeds.
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Seeds = Annotated[tuple[Seed, ...], Field(min_length=1), AfterValidator(distinct)]
+Keeping = Literal["auto", "epoch", "never"]
 
 
 class Limit(Frozen):
@@ -118,6 +119,11 @@ class WrittenSweep(Frozen):
     """Metrics from the hub run its code, so they need this."""
     runner: Literal["finetune", "rehearse"] = "finetune"
     rehearse: Rehearse = Rehearse()
+    storage: str | None = Field(None, min_length=1)
+    """Where checkpoints go: a folder that all nodes share, or a bucket's URL. None is below
+    `.tabiflow`, which serves one machine."""
+    checkpoint: Keeping = "auto"
+    """When a running trial is written down: after epochs that were worth it, all, or none."""
     cpus: PositiveFloat = 1
     """CPU cores of a trial, unless its model's row says otherwise."""
     gpus: NonNegativeFloat | None = None
