@@ -21,6 +21,10 @@ class Room:
         self.device = device
         self.largest = sys.maxsize
 
+    @property
+    def unlimited(self) -> bool:
+        return self.largest == sys.maxsize
+
     def fit(
         self, cut: Callable[[int], list[np.ndarray]], work: Callable[[list[np.ndarray]], Result]
     ) -> Result:

@@ -5,7 +5,6 @@ kind. Does not know where models, rows and reports come from or go to.
 """
 
 import math
-import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -149,9 +148,11 @@ class Training:
             raise DataError("no rows are left to train on or to validate with")
         self.costs = self.task.cost(material.train)
         spare = PASS_FLOPS[recipe.device.type] / (6 * _arithmetic(model))
-        self.price = PASS_TOKENS + spare if self.task.separable else math.inf
+        self.price = PASS_TOKENS + spare
         self.optimizer = _optimizer(model, recipe)
         self.epoch, self.step = 0, 0
+        self.computed = 0
+        """Tokens of the latest batch that went through the model, padding included."""
         self.seconds = {"train_seconds": 0.0, "validation_seconds": 0.0}
         self.watched = Watch()
         self.kept: Epoch | None = None
@@ -168,7 +169,7 @@ class Training:
             yield report
         assert self.kept is not None
         self.model.load_state_dict(self.kept_weights)
-        largest = None if self.room.largest == sys.maxsize else self.room.largest
+        largest = None if self.room.unlimited else self.room.largest
         return Kept(self.kept, self.epoch, self.seconds, largest)
 
     def state(self) -> State:
@@ -276,14 +277,17 @@ class Training:
 
         def backward(parts: list[np.ndarray]) -> Tensor:
             self.optimizer.zero_grad()
-            progress.padded += sum(len(part) * int(self.costs[part].max()) for part in parts)
             if self.task.separable or len(parts) == 1:
                 return self._backward(parts, weight or 1.0)
+            if self.room.unlimited:
+                return self._backward_together(parts, weight or 1.0)
             return self._backward_jointly(parts, weight or 1.0)
 
+        self.computed = 0
         loss = self.room.fit(
             lambda largest: cut(rows, self.costs[rows], self.price, largest), backward
         )
+        progress.padded += self.computed
         progress.loss += loss
         progress.last = loss / weight if weight else math.nan
         progress.weight += weight
@@ -302,9 +306,16 @@ class Training:
             total += loss.detach()
         return total
 
+    def _backward_together(self, parts: Sequence[np.ndarray], weight: float) -> Tensor:
+        """The same for a loss that sees all rows at once, where all parts' graphs fit."""
+        outputs = [self._forward(self.material.train, part)[1] for part in parts]
+        loss = self.task.loss(torch.cat(outputs), {}, self.recipe.protocol)
+        torch.autograd.backward(loss / weight)
+        return loss.detach().double()
+
     def _backward_jointly(self, parts: Sequence[np.ndarray], weight: float) -> Tensor:
-        """The same for a loss that sees all rows at once (GradCache, arXiv:2101.06983): outputs
-        without a graph, the loss's gradients at them, then each part again with the same dropout.
+        """The same where they do not (GradCache, arXiv:2101.06983): outputs without a graph, the
+        loss's gradients at them, then each part again with the same dropout.
         """
         device, before, outputs = self.recipe.device, [], []
         with torch.no_grad():
@@ -322,9 +333,13 @@ class Training:
         return loss.detach().double()
 
     def _forward(self, encoded: Encoded, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+        collated = self.task.collate(encoded, rows)
+        # A pair of texts is padded to one length each, which no sum over rows would tell.
+        ids = (tensor for name, tensor in collated.items() if name.endswith("input_ids"))
+        self.computed += sum(each.numel() for each in ids)
         batch = {
             name: tensor.to(self.recipe.device, non_blocking=True)
-            for name, tensor in self.task.collate(encoded, rows).items()
+            for name, tensor in collated.items()
         }
         with self.recipe.autocast() if self.model.training else nullcontext():
             return self.task.forward(self.model, batch, self.recipe.protocol)
@@ -355,7 +370,7 @@ class Training:
             return sum(map(float, losses)), predictions
 
         costs = self.task.cost(encoded)[rows]
-        return self.room.fit(lambda largest: cut(rows, costs, math.inf, largest), score)
+        return self.room.fit(lambda largest: cut(rows, costs, self.price, largest), score)
 
 
 def cut(rows: np.ndarray, costs: np.ndarray, price: float, largest: int) -> list[np.ndarray]:
@@ -413,7 +428,7 @@ def _optimizer(model: Module, recipe: Recipe) -> torch.optim.AdamW:
         lr=params.learning_rate,
         betas=(protocol.beta1, protocol.beta2),
         eps=protocol.epsilon,
-        fused=recipe.device.type == "cuda",
+        fused=True,
     )
 
 
