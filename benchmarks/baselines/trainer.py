@@ -48,7 +48,7 @@ def run(settings: Settings, report: Callable[[dict[str, float]], None] = lambda 
     train = [row for row in train if kind.trainable(row)]
     set_seed(settings["seed"])
     model = kind.model()
-    watch = Watch(settings["patience"], report)
+    watch = Watch(kind, report)
     trainer = Plain(
         kind,
         train,
@@ -95,8 +95,8 @@ def arguments(settings: Settings, steps: int) -> TrainingArguments:
 class Watch(TrainerCallback):
     """Patience on the validation loss, and the seconds between evaluations."""
 
-    def __init__(self, patience: int, report: Callable[[dict[str, float]], None]) -> None:
-        self.patience, self.report = patience, report
+    def __init__(self, kind: "Kind", report: Callable[[dict[str, float]], None]) -> None:
+        self.kind, self.patience, self.report = kind, kind.settings["patience"], report
         self.seen: list[dict[str, float]] = []
         self.train_seconds = 0.0
 
@@ -108,7 +108,7 @@ class Watch(TrainerCallback):
 
     def on_evaluate(self, args, state, control, metrics, **_) -> None:
         epoch = {"epoch": len(self.seen) + 1, "score": metrics["eval_score"]}
-        self.seen.append({**epoch, "loss": metrics["eval_loss"]})
+        self.seen.append({**epoch, "loss": self.kind.mean_loss()})
         self.report(self.seen[-1])
         best = min(range(len(self.seen)), key=lambda place: self.seen[place]["loss"])
         if len(self.seen) - 1 - best >= self.patience:
@@ -125,8 +125,9 @@ class EpochBatches:
         return len(self.epochs[min(self.epoch, len(self.epochs) - 1)])
 
     def __iter__(self) -> Iterator[list[int]]:
-        yield from self.epochs[self.epoch]
-        self.epoch += 1
+        # The Trainer may leave an epoch's iterator before its end.
+        epoch, self.epoch = self.epoch, self.epoch + 1
+        yield from self.epochs[epoch]
 
 
 class Plain(Trainer):
@@ -165,6 +166,8 @@ class Plain(Trainer):
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None) -> Any:
         loss, outputs = self.kind.loss(model, inputs)
+        if not model.training:
+            self.kind.scored.append((float(loss), self.kind.weight(inputs)))
         return (loss, {"loss": loss, "outputs": outputs}) if return_outputs else loss
 
 
@@ -176,6 +179,9 @@ class Kind:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.scored: list[tuple[float, int]] = []
+        """Each scored batch's mean loss and its weight: the Trainer's own mean takes a short last
+        batch for a whole one."""
         self.tokenizer = AutoTokenizer.from_pretrained(settings["model"])
         self.length = settings["max_length"]
 
@@ -214,6 +220,16 @@ class Kind:
 
     def collate(self, rows: Rows) -> dict[str, torch.Tensor]:
         return {**self.padded(rows), "labels": torch.tensor([row["labels"] for row in rows])}
+
+    def weight(self, batch: Mapping[str, torch.Tensor]) -> int:
+        return len(batch["labels"])
+
+    def mean_loss(self) -> float:
+        """Of the batches scored since the last call."""
+        total = sum(loss * weight for loss, weight in self.scored)
+        total /= sum(weight for _, weight in self.scored)
+        self.scored.clear()
+        return total
 
     def inputs(self, batch: Mapping[str, torch.Tensor], prefix: str = "") -> dict[str, Any]:
         names = self.tokenizer.model_input_names
@@ -258,6 +274,9 @@ class Tagging(Kind):
         inputs = self.padded(rows)
         width = inputs["input_ids"].shape[1]
         return {**inputs, "labels": filled([row["labels"] for row in rows], width, IGNORED)}
+
+    def weight(self, batch: Mapping[str, torch.Tensor]) -> int:
+        return int((batch["labels"] != IGNORED).sum())
 
     def score(self, found: Any, rows: Rows) -> float:
         """A word without a token counts as wrong."""
