@@ -372,6 +372,44 @@ def test_running_out_of_memory_changes_nothing_but_the_parts(kind, folders):
     assert same(weights(short.model), weights(known.model))
 
 
+class Widened:
+    """A task whose batches are all padded to one length."""
+
+    def __init__(self, task, width):
+        self.task, self.width = task, width
+
+    def __getattr__(self, name):
+        return getattr(self.task, name)
+
+    def collate(self, encoded, rows):
+        batch = self.task.collate(encoded, rows)
+        shapes = {tensor.shape for name, tensor in batch.items() if name.endswith("input_ids")}
+        for name, tensor in batch.items():
+            if tensor.shape in shapes:
+                missing = (0, self.width - tensor.shape[1])
+                value = -100 if name == "labels" else 0
+                batch[name] = torch.nn.functional.pad(tensor, missing, value=value)
+        return batch
+
+    def decode(self, outputs, encoded, rows):
+        longest = int(self.task.cost(encoded)[rows].max())
+        of_tokens = outputs.ndim == 3
+        return self.task.decode(outputs[:, :longest] if of_tokens else outputs, encoded, rows)
+
+
+@pytest.mark.parametrize("kind", ["classification", "pos", "sts", "qa", "retrieval"])
+def test_losses_of_a_whole_run_are_those_of_padding_to_max_length(kind, folders):
+    given, how, runs = material(kind, folders["still"]), recipe(epochs=3, patience=None), []
+    for task, price in ((given.task, 0.0), (Widened(given.task, 64), math.inf)):
+        training = Training(load(folders["still"], given), replace(given, task=task), how)
+        training.price = price
+        runs.append(finish(training)[0])
+    for ours, wide in zip(*runs, strict=True):
+        assert ours.loss == pytest.approx(wide.loss, rel=1e-5)
+        assert ours.metrics["train_loss"] == pytest.approx(wide.metrics["train_loss"], rel=1e-5)
+        assert ours.metrics["train_padding"] < 1.2 < 1.6 < wide.metrics["train_padding"]
+
+
 def test_a_single_row_that_does_not_fit_is_out_of_memory(folders):
     given = material("classification", folders["still"], rows=8)
     with pytest.raises(torch.OutOfMemoryError):

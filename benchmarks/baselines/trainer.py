@@ -317,7 +317,8 @@ class Answers(Kind):
         made = []
         for place, row in enumerate(rows):
             context = [each == 1 for each in encoded.sequence_ids(place)]
-            spans = [offset if inside else None for offset, inside in zip(offsets[place], context)]
+            pairs = zip(offsets[place], context, strict=True)
+            spans = [offset if inside else None for offset, inside in pairs]
             fields = {name: encoded[name][place] for name in encoded}
             made.append({**fields, "labels": target(row["answers"], spans), "spans": spans})
             made[-1] |= {"context": row["context"], "golds": row["answers"]["text"]}
