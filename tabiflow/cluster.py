@@ -113,19 +113,17 @@ def _nodes() -> list[Resources]:
 
 def _promised() -> list[Resources]:
     """The workers that the autoscaler may have at most, by the file that `ray up` leaves."""
-    if not (launched := _launched()):
-        return []
-    kinds = launched.get("available_node_types", {})
+    file = launched()
     workers = [
         kind.get("resources", {})
-        for name, kind in kinds.items()
-        if name != launched.get("head_node_type")
+        for name, kind in file.get("available_node_types", {}).items()
+        if name != file.get("head_node_type")
         for _ in range(kind.get("max_workers", 0))
     ]
-    return workers[: launched.get("max_workers", len(workers))]
+    return workers[: file.get("max_workers", len(workers))]
 
 
-def _launched() -> dict[str, Any]:
+def launched() -> dict[str, Any]:
     """What `ray up` was told. It leaves this on the head, so nobody else has an autoscaler."""
     file = Path.home() / "ray_bootstrap_config.yaml"
     if _address() is None or not file.is_file():

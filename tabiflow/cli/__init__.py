@@ -12,7 +12,7 @@ from typing import Any
 import click
 from rich.logging import RichHandler
 
-from tabiflow.cli import audit, machine, read, run
+from tabiflow.cli import audit, job, machine, read, run
 from tabiflow.cli.common import INTERRUPTED, MISTAKE, err
 from tabiflow.errors import CellError, UserError, near
 
@@ -76,5 +76,6 @@ for _verb in (
     audit.audit_verb,
     machine.ui,
     machine.doctor,
+    job.job,
 ):
     verbs.add_command(_verb)

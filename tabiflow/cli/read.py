@@ -9,6 +9,7 @@ from rich.table import Table
 
 from tabiflow import ledger, selection
 from tabiflow.board import shown
+from tabiflow.cli.away import anywhere
 from tabiflow.cli.common import Known, know, on_sweep, say, table
 from tabiflow.errors import UserError, near
 from tabiflow.plan import CellPlan, Plan
@@ -27,6 +28,7 @@ from tabiflow.trial import Outcome, Status
 @click.command(name="plan")
 @on_sweep
 @click.option("--explain", is_flag=True, help="Also which trials are proven equal, and why.")
+@anywhere()
 def plan_verb(sweep: Path, rehearse: bool, as_data: bool, explain: bool) -> None:
     """What the sweep asks for, and what is left to run. Runs nothing."""
     known = know(sweep, rehearse)
@@ -104,6 +106,7 @@ def _square(plan: Plan, model: str, dataset: str) -> str:
 
 @click.command()
 @on_sweep
+@anywhere()
 def status(sweep: Path, rehearse: bool, as_data: bool) -> None:
     """Where the sweep stands, cell by cell."""
     known = know(sweep, rehearse)
@@ -166,6 +169,7 @@ def status_line(known: Known) -> str:
 
 @click.command()
 @on_sweep
+@anywhere()
 def failures(sweep: Path, rehearse: bool, as_data: bool) -> None:
     """What failed, and why; `resubmit` runs it again."""
     known = know(sweep, rehearse)
@@ -231,6 +235,7 @@ def _failure(outcome: Outcome) -> dict[str, Any]:
 
 @click.command()
 @on_sweep
+@anywhere()
 def select(sweep: Path, rehearse: bool, as_data: bool) -> None:
     """The best configuration of every cell, on validation only."""
     known = know(sweep, rehearse)
@@ -277,6 +282,7 @@ def _winner(winner: selection.Winner, plan: Plan) -> dict[str, Any]:
 @click.command(name="report")
 @on_sweep
 @click.option("-o", "folder", type=click.Path(path_type=Path), help="Write the tables here.")
+@anywhere()
 def report_verb(sweep: Path, rehearse: bool, as_data: bool, folder: Path | None) -> None:
     """Test scores beside published ones, intervals and comparisons, winners, openings.
 

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from tabiflow import ledger, provenance, selection
 from tabiflow.board import Progress, board
+from tabiflow.cli.away import anywhere
 from tabiflow.cli.common import (
     FAILED,
     INTERRUPTED,
@@ -86,6 +87,7 @@ def _curves(book: ledger.Ledger, known: Known) -> Mapping[str, list[tuple[int, f
 @click.command()
 @on_sweep
 @on_cluster
+@anywhere(as_job=True)
 def sweep(
     sweep: Path, rehearse: bool, as_data: bool, workers: int | None, address: str | None
 ) -> int:
@@ -109,6 +111,7 @@ def _nothing_to_train(known: Known, file: Path) -> str:
 @click.option(
     "--kind", "kinds", multiple=True, type=click.Choice(KINDS_OF_FAILURE), help="Only these."
 )
+@anywhere(as_job=True)
 def resubmit(
     sweep: Path,
     rehearse: bool,
@@ -150,6 +153,7 @@ def _conclude(known: Known, as_data: bool, interrupted: bool) -> int:
 @on_cluster
 @click.option("--incomplete", is_flag=True, help="Also confirm cells with trials missing.")
 @click.option("--reopen", metavar="REASON", help="Open a test split again for another winner.")
+@anywhere(as_job=True)
 def confirm(
     sweep: Path,
     rehearse: bool,

@@ -166,8 +166,9 @@ def shown_address(uri: str | None = None) -> str:
 
 
 def home() -> Path:
-    """Where tabiflow keeps what it makes: below the current directory."""
-    return Path.cwd() / ".tabiflow"
+    """Where tabiflow keeps what it makes: `TABIFLOW_HOME`, or below the current directory."""
+    named = os.environ.get("TABIFLOW_HOME")
+    return Path(named).expanduser().absolute() if named else Path.cwd() / ".tabiflow"
 
 
 def exists(uri: str | None = None) -> bool:

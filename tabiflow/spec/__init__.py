@@ -6,7 +6,7 @@ the registry holds, nor what any of it means for training.
 
 from tabiflow.spec.benchmark import BenchmarkTask, Generation
 from tabiflow.spec.rows import Dataset, Model, TaskKind
-from tabiflow.spec.space import Choice, Range, Space, configured, label
+from tabiflow.spec.space import Choice, Range, Space, configured, label, space_file
 from tabiflow.spec.sweep import Sweep
 from tabiflow.spec.written import Keeping, Limits, Pruning
 
@@ -25,4 +25,5 @@ __all__ = [
     "TaskKind",
     "configured",
     "label",
+    "space_file",
 ]

@@ -95,7 +95,7 @@ def read_space(source: Source, search: WrittenSearch, place: Place) -> Space:
     at: Place = ()
     if isinstance(search.space, str):
         with source.blaming(*place, "space"):
-            file = _space_file(source, search.space, place)
+            file = space_file(source, search.space, place)
         source = Source.read(file)
         content = source.plain
     else:
@@ -122,7 +122,7 @@ def _sampled(space: Space, ranged: bool) -> Space:
     return replace(space, samples=int(space.size) if ranged else None)
 
 
-def _space_file(source: Source, name: str, place: Place) -> Path:
+def space_file(source: Source, name: str, place: Place) -> Path:
     """`tpe` is search_spaces/tpe.yaml beside the sweep's folder or under the working directory;
     anything that ends in .yaml is a path from the sweep's folder."""
     folder = source.file.parent
