@@ -5,6 +5,7 @@ the job. Knows nothing of what a verb does.
 """
 
 import asyncio
+import logging
 import shlex
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -77,6 +78,8 @@ def follow(id: str, tell: Callable[[str], None]) -> int:
 
 
 async def _follow(id: str, tell: Callable[[str], None]) -> None:
+    # Ray tells how the connection ended, which is no word of the job's.
+    logging.getLogger("ray.dashboard.modules.job.sdk").setLevel(logging.WARNING)
     lines: AsyncIterator[str] = _client().tail_job_logs(id)
     async for chunk in lines:
         for line in chunk.splitlines():

@@ -34,8 +34,9 @@ class Settings(Frozen):
 
     folder: str = "~/tabiflow"
     """The checkout on every node; verbs run there."""
-    environment: str = "~/.tabiflow/cluster.sh"
-    """What a shell on a node reads first: the path to the tools, addresses, caches."""
+    home: str = "~/.tabiflow"
+    """What the head keeps of its own, its `TABIFLOW_HOME`. `cluster.sh` there, on every node, is
+    what a shell reads first: the way to the tools, addresses, caches."""
     storage: str | None = None
     """A folder that all nodes share, or a bucket: for `storage:` of sweeps."""
     py_executable: str | None = None
@@ -75,6 +76,11 @@ class Cluster:
     def shown(self) -> str:
         """As a person would name it in a command."""
         return shlex.quote(str(self.file))
+
+    @property
+    def entering(self) -> str:
+        """What a shell on a node starts with."""
+        return f". {self.settings.home}/cluster.sh"
 
     def exec_command(self, command: str) -> str:
         """The command that a person could type to run `command` on the head."""
@@ -125,7 +131,7 @@ class Cluster:
         run_on_cluster(str(self.file), cmd=there, port_forward=[(local, remote)])
 
     def _there(self, command: str) -> str:
-        return f". {self.settings.environment} && cd {self.settings.folder} && {command}"
+        return f"{self.entering} && cd {self.settings.folder} && {command}"
 
     def _copy(self, verb: str, source: str, target: str) -> None:
         command = [*LAUNCHER, verb, str(self.file), source, target]

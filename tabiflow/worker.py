@@ -12,10 +12,11 @@ import time
 import traceback
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
+import ray
 from ray import tune
 
 from tabiflow.errors import Interrupted, TimedOut
@@ -121,7 +122,7 @@ def _epochs(job: str) -> Generator[Epoch, None, Result]:
     """The imports of a runner belong to the first step, where what they raise is caught."""
     told = Job.from_json(job)
     result = yield from runner(told.trial.runner.get("name", "finetune"))(told)
-    return result
+    return replace(result, facts={**result.facts, "node": ray.util.get_node_ip_address()})
 
 
 @contextmanager

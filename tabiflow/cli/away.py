@@ -18,8 +18,6 @@ from tabiflow.errors import UserError
 from tabiflow.remote import Answer, Cluster, ClusterError
 from tabiflow.spec import Sweep
 
-SWEEPS, REPORTS = "~/.tabiflow/sweeps", "~/.tabiflow/reports"
-"""Folders of the head: what was sent, and what is on its way back."""
 _HERE = ("cluster", "address", "sweep", "folder")
 """Parameters that mean something else there."""
 
@@ -50,7 +48,10 @@ class _Errand:
         self.verb = str(context.info_name)
         self.file: Path = context.params["sweep"]
         self.sweep = Sweep.read(self.file, rehearse=context.params["rehearse"])
-        self.folder = f"{SWEEPS}/{self.sweep.name}"
+        home = cluster.settings.home
+        self.folder, self.report = (
+            f"{home}/{kind}/{self.sweep.name}" for kind in ("sweeps", "reports")
+        )
 
     def run(self, as_job: bool) -> int:
         place = self._sent()
@@ -95,9 +96,7 @@ class _Errand:
 
     def _goes_on(self, job: str) -> str:
         there = f"{shlex.quote(str(self.file))} --cluster {self.cluster.shown}"
-        stop = self.cluster.exec_command(
-            f". {self.cluster.settings.environment}; ray job stop {job}"
-        )
+        stop = self.cluster.exec_command(f"{self.cluster.entering}; ray job stop {job}")
         return (
             f"job {job} goes on. Look: `tabiflow status {there}`; follow: the same command again; "
             f"end: `{stop}`"
@@ -107,8 +106,7 @@ class _Errand:
         command = f"tabiflow {self._arguments(place)}"
         if self.context.params.get("folder") is None:
             return command
-        report = f"{REPORTS}/{self.sweep.name}"
-        return f"rm -rf {report} && {command} -o {report}"
+        return f"rm -rf {self.report} && {command} -o {self.report}"
 
     def _arguments(self, place: str) -> str:
         """What was given here, for a shell there."""
@@ -124,15 +122,15 @@ class _Errand:
     def _answered(self, answer: Answer) -> int:
         out = answer.out
         if (target := self.context.params.get("folder")) and not answer.code:
-            self.cluster.fetch(f"{REPORTS}/{self.sweep.name}", target)
-            out = _at_home(out, self.sweep.name, target)
+            self.cluster.fetch(self.report, target)
+            out = _at_home(out, self.report, target)
         click.echo(out, nl=False)
         return answer.code
 
 
-def _at_home(out: str, name: str, folder: Path) -> str:
+def _at_home(out: str, report: str, folder: Path) -> str:
     """`wrote <there>/report.md` names the file where it is now."""
-    mark = f"{REPORTS.removeprefix('~')}/{name}"
+    mark = report.removeprefix("~")
     lines = [
         f"wrote {folder}{line.partition(mark)[2]}" if line.startswith("wrote ") else line
         for line in out.splitlines(keepends=True)
