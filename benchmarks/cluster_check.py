@@ -242,6 +242,8 @@ def sweep_file(folder: Path, name: str, seed: int) -> Path:
         "search": [{"datasets": ["example-classification", "example-nli"], "space": space}],
         "seeds": [seed],
         "protocol": {"epochs": 12, "patience": None},
+        "storage": str(folder / "storage"),
+        "checkpoint": "epoch",
     }
     file = folder / f"{name}.yaml"
     file.write_text(json.dumps(content))

@@ -8,9 +8,12 @@ import logging
 import os
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
-SECRET = re.compile(r"(TOKEN|PASSWORD|PASSWD|SECRET|CREDENTIALS?|_KEY|_KEY_ID|_DSN)$", re.IGNORECASE)
+SECRET = re.compile(
+    r"(TOKEN|PASSWORD|PASSWD|SECRET|CREDENTIALS?|_KEY|_KEY_ID|_DSN)$", re.IGNORECASE
+)
 """Names of environment variables whose values are never shown."""
 SHORTEST = 8
 """Characters; a shorter value would be found everywhere."""
@@ -42,10 +45,16 @@ def _values() -> Iterator[str]:
         if SECRET.search(name):
             yield from _long(value)
     for name, usual in TOKEN_FILES:
-        try:
-            yield from _long(Path(os.environ.get(name) or usual).expanduser().read_text().strip())
-        except (OSError, ValueError, RuntimeError):
-            continue  # There is none, or none that this process could tell.
+        yield from _long(_content(os.environ.get(name) or usual))
+
+
+@cache
+def _content(file: str) -> str:
+    """Empty where there is no such file, or none that this process could tell."""
+    try:
+        return Path(file).expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, ValueError, RuntimeError):
+        return ""
 
 
 def _long(value: str) -> Iterator[str]:
@@ -58,6 +67,6 @@ class Redacting(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = redacted(record.getMessage()), None
-        if record.exc_info and not record.exc_text:
+        if record.exc_info:
             record.exc_text = redacted(logging.Formatter().formatException(record.exc_info))
         return True

@@ -70,6 +70,16 @@ class Source:
     def error(self, message: str, *place: str | int, hint: str | None = None) -> SpecError:
         return SpecError(message, where=self.where(*place), hint=hint)
 
+    def is_path(self, name: str, *place: str | int) -> bool:
+        """Whether `name` is the path of a YAML file; otherwise it is a name, which is no path."""
+        if name.endswith((".yaml", ".yml")):
+            return True
+        if Path(name).name != name or name.startswith("."):
+            raise self.error(
+                f"`{name}` is no name: only a path that ends in .yaml may hold a slash", *place
+            )
+        return False
+
     @contextmanager
     def blaming(self, *place: str | int) -> Iterator[None]:
         """For looking at a path that the file names: what is wrong with it is said at its line."""

@@ -20,6 +20,7 @@ import ray
 from ray import tune
 
 from tabiflow.errors import Interrupted, TimedOut
+from tabiflow.redaction import redacted
 from tabiflow.runners import Job, runner
 from tabiflow.runners.failures import kind_of, one_line
 from tabiflow.trial import Epoch, FailureKind, Result
@@ -93,7 +94,7 @@ class Worker(tune.Trainable):  # type: ignore[misc]
             result: Result = end.value
             return result
         except Exception as error:
-            told = traceback.format_exc()[-TRACEBACK:]
+            told = redacted(traceback.format_exc())[-TRACEBACK:]
             return Failed(kind_of(error), one_line(error), told)
 
     def train_buffered(self, *settings: Any) -> list[dict[str, Any]]:

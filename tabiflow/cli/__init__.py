@@ -6,6 +6,7 @@ Exit codes: 0 all done, 2 the user's mistake, 3 finished with failures, 130 inte
 
 import logging
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,10 @@ from rich.logging import RichHandler
 from tabiflow.cli import audit, job, machine, read, run
 from tabiflow.cli.common import INTERRUPTED, MISTAKE, err
 from tabiflow.errors import CellError, UserError, near
+from tabiflow.redaction import Redacting, redacted
+
+OURS = 1
+"""The exit code of a bug."""
 
 
 class Verbs(click.Group):
@@ -36,12 +41,15 @@ def verbs() -> None:
 def main() -> None:
     """The console script."""
     terminal = RichHandler(console=err, show_path=False, show_level=False)
-    logging.basicConfig(
-        level=logging.INFO,
-        format="%(message)s",
-        handlers=[terminal if err.is_terminal else logging.StreamHandler()],
-    )
-    sys.exit(execute(sys.argv[1:]))
+    handler = terminal if err.is_terminal else logging.StreamHandler()
+    handler.addFilter(Redacting())
+    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[handler])
+    try:
+        code = execute(sys.argv[1:])
+    except Exception:
+        click.echo(redacted(traceback.format_exc()), err=True)
+        code = OURS
+    sys.exit(code)
 
 
 def execute(arguments: Sequence[str]) -> int:
@@ -58,7 +66,7 @@ def execute(arguments: Sequence[str]) -> int:
 
 
 def _complain(line: str) -> int:
-    click.echo(f"tabiflow: {' '.join(line.split())}", err=True)
+    click.echo(f"tabiflow: {' '.join(redacted(line).split())}", err=True)
     return MISTAKE
 
 

@@ -8,13 +8,13 @@ record; beside it stands the writer's write-ahead log until MLflow has everythin
 """
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from tabiflow.redaction import redacted as redacted
 from tabiflow.trial import (
     Cell,
     Epoch,
@@ -55,9 +55,6 @@ class Pruned:
 
 
 Ending = Result | Failure | Killed | Pruned
-SECRET = re.compile(r"(TOKEN|PASSWORD|SECRET|_KEY)$")
-"""Names of environment variables whose values are never shown."""
-SHORTEST_SECRET = 8
 
 
 class Recorder(Protocol):
@@ -184,15 +181,6 @@ def sqlite_file(uri: str) -> Path | None:
     if not uri.startswith(prefix):
         return None
     return Path(uri.removeprefix(prefix).partition("?")[0]).absolute()
-
-
-def redacted(text: str) -> str:
-    """Without what must not reach logs, tags and messages: credentials of this process."""
-    text = re.sub(r"(?<=://)[^/\s]*@", "", text)
-    for name, value in os.environ.items():
-        if len(value) >= SHORTEST_SECRET and SECRET.search(name):
-            text = text.replace(value, "***")
-    return text
 
 
 def open_ledger(uri: str | None = None) -> Ledger:

@@ -17,6 +17,7 @@ from tabiflow.errors import (
     TabiflowError,
     TimedOut,
 )
+from tabiflow.redaction import redacted
 from tabiflow.trial import FailureKind
 
 OURS: Mapping[type[BaseException], FailureKind] = {
@@ -72,8 +73,8 @@ def kind_of(error: BaseException) -> FailureKind:
 
 
 def one_line(error: BaseException) -> str:
-    """What a person reads in a list of failures."""
-    lines = str(error).strip().splitlines()
+    """What a person reads in a list of failures; without secrets."""
+    lines = redacted(str(error)).strip().splitlines()
     if isinstance(error, TabiflowError):
         return " ".join(lines)
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -3,6 +3,7 @@
 Knows what a row may say and which of it changes results; not which rows there are.
 """
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -20,6 +21,7 @@ from tabiflow.protocol import Frozen
 
 TaskKind = Literal["classification", "nli", "ner", "pos", "sts", "qa", "retrieval"]
 Name = Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+HUB_ID = re.compile(r"([A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*\Z")
 Entry = TypeVar("Entry")
 
 
@@ -30,15 +32,22 @@ def distinct(values: tuple[Entry, ...]) -> tuple[Entry, ...]:
     return values
 
 
+def _hub_id(value: str) -> str:
+    """The libraries behind would take anything else for a folder of this machine."""
+    if not HUB_ID.match(value):
+        raise ValueError(f"`hub` is an id such as `owner/name`, not {value!r}")
+    return value
+
+
 class _Origin(Frozen):
     """Where a model or a data set comes from: exactly one of hub, path and build."""
 
     name: Name
-    hub: str | None = None
+    hub: Annotated[str, AfterValidator(_hub_id)] | None = None
     """Hub id, `owner/name`."""
     path: Path | None = None
     """A local folder; relative to the sweep file."""
-    build: str | None = None
+    build: Name | None = None
     """The name of a recipe inside tabiflow that makes it; for the embedded example."""
     revision: str | None = None
     """A hub commit; of something local, the hash of its bytes, filled in when it is resolved."""

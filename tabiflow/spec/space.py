@@ -126,7 +126,7 @@ def space_file(source: Source, name: str, place: Place) -> Path:
     """`tpe` is search_spaces/tpe.yaml beside the sweep's folder or under the working directory;
     anything that ends in .yaml is a path from the sweep's folder."""
     folder = source.file.parent
-    if name.endswith((".yaml", ".yml")):
+    if source.is_path(name, *place, "space"):
         file = folder / name
         if not file.is_file():
             raise source.error(f"space `{name}`: there is no {file}", *place, "space")

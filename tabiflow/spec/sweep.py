@@ -232,7 +232,7 @@ def _taken(
 def _sweep_file(source: Source, name: str, place: Place) -> Path:
     """`tabibench` is tabibench.yaml beside this sweep; anything that ends in .yaml is a path."""
     folder = source.file.parent
-    file = folder / (name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
+    file = folder / (name if source.is_path(name, *place) else f"{name}.yaml")
     if file.is_file():
         return file
     known = sorted(each.stem for each in folder.glob("*.yaml") if each != source.file)
