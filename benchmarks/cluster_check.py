@@ -73,6 +73,8 @@ def main() -> None:
         try:
             check(hosts, cluster, Path(made), options.scenes.split(","))
         finally:
+            # Test hosts may share their home folder with this machine.
+            cluster.run("rm -f ~/ray_bootstrap_config.yaml ~/ray_bootstrap_key.pem")
             ray("down", "-y", str(cluster.file))
 
 
@@ -136,7 +138,8 @@ def cluster_file(hosts: Hosts, folder: Path) -> Path:
         (r"~/\.tabiflow", f"{folder}/head/home"),
         (r"ray start ", f"ray start {SIZE} "),
         (r"(    export RAY_AUTH_MODE=token)", rf"{ENVIRONMENT.format(folder=folder)}\n\1"),
-        (r"    storage: .*", f"    storage: {folder}/storage\n{SETTINGS.format(folder=folder)}"),
+        (r"TABIFLOW_STORAGE=.*", f"TABIFLOW_STORAGE={folder}/storage"),
+        (r"\Z", SETTINGS.format(folder=folder)),
     ]
     for pattern, new in changes:
         text, times = re.subn(pattern, new, text)
@@ -151,7 +154,12 @@ ENVIRONMENT = (
     "    export OMP_NUM_THREADS=1\n"
     "    export RAY_raylet_start_wait_time_s=240 RAY_agent_register_timeout_ms=240000"
 )
-SETTINGS = "    folder: {folder}/head/checkout\n    home: {folder}/head/home"
+SETTINGS = """
+metadata:
+  tabiflow:
+    folder: {folder}/head/checkout
+    home: {folder}/head/home
+"""
 
 
 def nodes(cluster: Cluster) -> int:
@@ -242,7 +250,6 @@ def sweep_file(folder: Path, name: str, seed: int) -> Path:
         "search": [{"datasets": ["example-classification", "example-nli"], "space": space}],
         "seeds": [seed],
         "protocol": {"epochs": 12, "patience": None},
-        "storage": str(folder / "storage"),
         "checkpoint": "epoch",
     }
     file = folder / f"{name}.yaml"

@@ -79,9 +79,7 @@ def _commands(cluster: Cluster) -> str:
 
 
 def _running(cluster: Cluster) -> Iterator[Finding]:
-    storage = cluster.settings.storage
-    told = f" --storage {shlex.quote(storage)}" if storage else ""
-    command = f"tabiflow job nodes{told}"
+    command = "tabiflow job nodes"
     answer = cluster.run(command)
     if answer.code:
         yield Finding("head", "fault", _last(answer), cluster.exec_command(command))
@@ -97,7 +95,7 @@ def judged(found: Mapping[str, Any], cluster: Cluster) -> Iterator[Finding]:
     yield from _nodes(nodes, found["missing"], found["least"], cluster)
     heard = [node for node in nodes if not node["error"]]
     yield from _versions(heard, cluster)
-    yield from _storage(heard, cluster)
+    yield from _storage(found["storage"], heard, cluster)
     yield from _caches(heard, cluster)
 
 
@@ -142,11 +140,12 @@ def _versions(nodes: Sequence[Mapping[str, Any]], cluster: Cluster) -> Iterator[
         yield Finding("versions", "ok", shown)
 
 
-def _storage(nodes: Sequence[Mapping[str, Any]], cluster: Cluster) -> Iterator[Finding]:
-    place = cluster.settings.storage
-    if place is None:
+def _storage(
+    place: str | None, nodes: Sequence[Mapping[str, Any]], cluster: Cluster
+) -> Iterator[Finding]:
+    if not place:
         told = "no shared storage is named: trials of a lost node would start anew"
-        advice = "`metadata: {tabiflow: {storage: ...}}` in the cluster file"
+        advice = "`export TABIFLOW_STORAGE=...` in the cluster file's cluster.sh"
         yield Finding("storage", "fault", told, advice)
         return
     failing = [node for node in nodes if node["storage"]]

@@ -118,7 +118,8 @@ def _place(sweep: Sweep, recorder: Recorder) -> Place | None:
     """None where nothing is written down."""
     if sweep.runner == "rehearse" or sweep.checkpoint == "never":
         return None
-    return Place(sweep.storage or str(home() / "checkpoints"), recorder.id)
+    named = sweep.storage or os.environ.get("TABIFLOW_STORAGE")
+    return Place(named or str(home() / "checkpoints"), recorder.id)
 
 
 def _open_cells(

@@ -54,8 +54,9 @@ class Missing:
     command: str
 
 
-def look(storage: str | None) -> dict[str, Any]:
+def look() -> dict[str, Any]:
     """All nodes that are up, and those of a local cluster that are not."""
+    storage = os.environ.get("TABIFLOW_STORAGE")
     with redirect_stdout(sys.stderr), joined():
         probe = _leave(storage) if storage else None
         here = ray.get_runtime_context().get_node_id()
@@ -69,6 +70,7 @@ def look(storage: str | None) -> dict[str, Any]:
         "nodes": [asdict(node) for node in found],
         "missing": [asdict(each) for each in missing],
         "least": _least(),
+        "storage": storage,
     }
 
 

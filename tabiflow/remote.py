@@ -37,8 +37,6 @@ class Settings(Frozen):
     home: str = "~/.tabiflow"
     """What the head keeps of its own, its `TABIFLOW_HOME`. `cluster.sh` there, on every node, is
     what a shell reads first: the way to the tools, addresses, caches."""
-    storage: str | None = None
-    """A folder that all nodes share, or a bucket: for `storage:` of sweeps."""
     py_executable: str | None = None
     """The Python of the serving environment, on every node that serves."""
 

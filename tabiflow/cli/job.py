@@ -47,9 +47,8 @@ def follow(id: str) -> int:
 
 
 @job.command()
-@click.option("--storage")
-def nodes(storage: str | None) -> None:
+def nodes() -> None:
     """What every node is like, as JSON."""
     from tabiflow.nodes import look
 
-    click.echo(json.dumps(look(storage)))
+    click.echo(json.dumps(look()))
