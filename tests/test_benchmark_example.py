@@ -9,8 +9,8 @@ from pyarrow import parquet
 
 from tabiflow.errors import DataError
 from tabiflow.example import benchmark_folder
-from tabiflow.generative.local import rows
 from tabiflow.generative.metrics import SCORERS
+from tabiflow.generative.origin import opened
 from tabiflow.generative.prompts import items, rotations
 from tabiflow.generative.templates import TEMPLATES
 from tabiflow.registry.cetvel import CATEGORIES, task
@@ -24,8 +24,9 @@ def test_every_category_has_a_task() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_its_rows_can_be_asked(name: str) -> None:
-    for role in ("test", "validation"):
-        found = items(task(name), TEMPLATES[name], rows(task(name), benchmark_folder(), role))
+    data = opened(task(name), "example")
+    for rows in (data.test, data.validation):
+        found = items(task(name), TEMPLATES[name], rows)
         assert all("-1" in each.reason for each in found.excluded)
         assert all(item.prompt and "{" not in item.prompt for item in found.scored)
         assert len({item.hash for item in found.scored}) == len(found.scored)
@@ -35,14 +36,14 @@ def test_its_rows_can_be_asked(name: str) -> None:
     "name", [name for name in NAMES if task(name).answered in ("letter", "written_letter")]
 )
 def test_its_options_can_be_shown_in_every_order(name: str) -> None:
-    for index, row in enumerate(rows(task(name), benchmark_folder())):
+    for index, row in enumerate(opened(task(name), "example").test):
         turned = rotations(task(name), TEMPLATES[name], index, row)
         assert len({item.options[item.gold or 0] for item in turned}) == 1
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if task(name).answered == "text"])
 def test_its_references_score_full_marks(name: str) -> None:
-    found = items(task(name), TEMPLATES[name], rows(task(name), benchmark_folder()))
+    found = items(task(name), TEMPLATES[name], opened(task(name), "example").test)
     scores = SCORERS[task(name).metric](found.scored, [e.references[0] for e in found.scored])
     assert scores.figures[task(name).metric] == pytest.approx(100)
 
@@ -52,15 +53,15 @@ def test_a_folder_of_ones_own_is_read_with_its_subjects(tmp_path: Path) -> None:
     folder.mkdir()
     row = {"question": "Kaç?", "choices": ["bir", "iki"], "answer": "A", "subject": "Matematik"}
     parquet.write_table(pa.Table.from_pylist([row]), folder / "test.parquet")
-    found = rows(task("turkishmmlu"), tmp_path)
-    (item,) = items(task("turkishmmlu"), TEMPLATES["turkishmmlu"], found).scored
-    assert item.subject == "Matematik" and rows(task("turkishmmlu"), tmp_path, "validation") == []
+    found = opened(task("turkishmmlu"), tmp_path)
+    (item,) = items(task("turkishmmlu"), TEMPLATES["turkishmmlu"], found.test).scored
+    assert item.subject == "Matematik" and found.validation == []
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no test rows; put test\.jsonl"):
-        rows(task("ironytr"), tmp_path)
+        opened(task("ironytr"), tmp_path)
     (tmp_path / "ironytr").mkdir()
     (tmp_path / "ironytr" / "test.jsonl").write_text(json.dumps({"text": "a", "labl": 1}))
     with pytest.raises(DataError, match="did you mean `labl`"):
-        rows(task("ironytr"), tmp_path)
+        opened(task("ironytr"), tmp_path)

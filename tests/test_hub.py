@@ -16,7 +16,9 @@ from tabiflow import data, hub
 from tabiflow.audit import audit
 from tabiflow.encoding import TextEncoder
 from tabiflow.errors import DataError, EnvironmentFault, ModelError
+from tabiflow.generative import origin
 from tabiflow.registry import resolve
+from tabiflow.registry.cetvel import task
 from tabiflow.spec import Dataset, Model, Sweep
 from tabiflow.trial import Opening
 
@@ -94,6 +96,36 @@ def test_a_local_copy_has_the_hubs_fingerprints(server, fetching, tmp_path):
         (tmp_path / name).write_bytes(content)
     local = Dataset(name="set", path=tmp_path, task="classification")
     assert fetching(data.load, dataset, {}).fingerprints == data.load(local, {}).fingerprints
+
+
+def test_a_benchmarks_task_reads_the_splits_that_its_row_names(server, fetching):
+    row = {"text": "Harika!", "label": 1}
+    files = {f"{split}.jsonl": json.dumps(row).encode() for split in ("train", "test")}
+    commit = server.publish("datasets", "owner/irony", files)
+    row = task("ironytr").model_copy(
+        update={"hub": "owner/irony", "split": "test", "validation": "train"}
+    )
+    found = fetching(origin.opened, row, "hub")
+    assert (len(found.test), len(found.validation), found.commit) == (1, 1, commit)
+    assert found.test == [{"text": "Harika!", "label": 1}]
+    with pytest.raises(DataError, match="no split `dev`, but"):
+        fetching(origin.opened, row.model_copy(update={"split": "dev"}), "hub")
+
+
+def test_each_configuration_of_a_benchmarks_task_is_a_subject(server, fetching):
+    row = {"question": "Kaç?", "choices": ["bir", "iki"], "answer": "A"}
+    card = "".join(
+        f"- config_name: {name}\n  data_files:\n  - split: test\n    path: {name}.jsonl\n"
+        for name in ("Biology", "Physics")
+    )
+    files = {f"{name}.jsonl": json.dumps(row).encode() for name in ("Biology", "Physics")}
+    files["README.md"] = f"---\nconfigs:\n{card}---\n".encode()
+    server.publish("datasets", "owner/mmlu", files)
+    row = task("turkishmmlu").model_copy(
+        update={"hub": "owner/mmlu", "configs": ("Biology", "Physics"), "validation": None}
+    )
+    found = fetching(origin.opened, row, "hub")
+    assert [each["_subject"] for each in found.test] == ["Biology", "Physics"]
 
 
 @pytest.mark.parametrize("name", ["dev", "valid", "val"])

@@ -2,13 +2,12 @@
 
 import pytest
 
-from tabiflow.example import benchmark_folder
 from tabiflow.generative.language import abstention, guess, languages, with_review
-from tabiflow.generative.local import rows
+from tabiflow.generative.origin import opened
 from tabiflow.registry.cetvel import task
 
-HUMAN = [row["text"] for row in rows(task("xlsum_tr"), benchmark_folder())] + [
-    row["target"] for row in rows(task("gecturk_generation"), benchmark_folder())
+HUMAN = [row["text"] for row in opened(task("xlsum_tr"), "example").test] + [
+    row["target"] for row in opened(task("gecturk_generation"), "example").test
 ]
 ANSWERS = [
     "Belediye meydanın yeniden düzenleneceğini duyurdu.",

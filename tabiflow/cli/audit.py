@@ -12,6 +12,7 @@ from tabiflow.cli.common import FAILED, say, table
 from tabiflow.errors import UserError
 from tabiflow.registry import resolve
 from tabiflow.spec import Sweep
+from tabiflow.spec.evaluation import is_evaluation
 
 
 @click.command(name="audit")
@@ -78,6 +79,11 @@ def audit_verb(
 
 def _sweep(file: Path, page: Path | None, content: dict[str, Any], tables: list[Any]) -> int:
     """The number of serious findings."""
+    if is_evaluation(file):
+        from tabiflow.cli import benchmark
+
+        benchmark.evaluation_sections(file, content, tables)
+        return 0
     sweep = Sweep.read(file)
     grid = resolve(sweep)
     # Tokenizers come with torch, which the ratings need not wait for.

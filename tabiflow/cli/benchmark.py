@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from tabiflow.cli.common import table
-from tabiflow.generative import checkout, choices, summary
+from tabiflow.generative import asking, checkout, choices, summary
 from tabiflow.generative.differences import Compared, compare
 from tabiflow.generative.prompts import LETTERS
 from tabiflow.generative.published import derivations, inequalities
 from tabiflow.generative.templates import TEMPLATES
 from tabiflow.published.cetvel import cetvel
 from tabiflow.registry.cetvel import TASKS, known_prompts
+from tabiflow.spec.evaluation import Evaluation
 
 
 def checkout_sections(folder: Path, content: dict[str, Any], tables: list[Any]) -> None:
@@ -43,6 +44,69 @@ def checkout_sections(folder: Path, content: dict[str, Any], tables: list[Any]) 
     if compared.extra:
         tables.append(f"in the checkout, not in the paper's tables: {', '.join(compared.extra)}")
     tables.append(f"checkout {found.fingerprint}: {len(found.tasks)} tasks read, nothing run")
+
+
+def evaluation_sections(file: Path, content: dict[str, Any], tables: list[Any]) -> None:
+    """What a sweep of generative models asks of them; asks nobody."""
+    evaluation = Evaluation.read(file)
+    found = [_asked_content(each) for each in asking.asked(evaluation)]
+    content |= {"sweep": evaluation.written.name, "tasks": found}
+    rows = [
+        (
+            each["task"],
+            each["answered"],
+            each["metric"],
+            f"{each['scored']} of {each['rows']}",
+            str(each["validation"]),
+            _figure(each["uniform"]),
+            _figure(each["majority_accuracy"]),
+            each["prompt"],
+            "yes" if each["comparable"] else "no",
+        )
+        for each in found
+    ]
+    header = ("task", "answered by", "metric", "rows", "validation", "guessing", "commonest")
+    tables += [table(evaluation.written.name, (*header, "prompt", "comparable"), rows), ""]
+    lines = [
+        (each["task"], str(e["index"]), e["content"], e["reason"])
+        for each in found
+        for e in each["excluded"]
+    ]
+    if lines:
+        tables += [table("Excluded", ("task", "row", "content", "why"), lines), ""]
+    if not all(each["comparable"] for each in found):
+        tables.append(
+            "comparable: a checkout's prompt on all rows of the release; else no score is"
+        )
+
+
+def _asked_content(asked: asking.Asked) -> dict[str, Any]:
+    choosing = asked.task.answered != "text"
+    test = asked.test.scored
+    option = summary.majority_option(asked.validation.scored)
+    return {
+        "task": asked.name,
+        "category": asked.task.category,
+        "answered": asked.task.answered,
+        "metric": asked.task.metric,
+        "where": asked.where,
+        "commit": asked.commit,
+        "rows": asked.test.rows,
+        "scored": len(test),
+        "excluded": [asdict(each) for each in asked.test.excluded],
+        "validation": len(asked.validation.scored),
+        "orders": sum(len(each) for each in asked.orders),
+        "uniform": summary.uniform(test) if choosing else math.nan,
+        "majority_accuracy": math.nan if option is None else summary.share_of(option, test),
+        "prompt": asked.template.hash,
+        "prompts": asked.test.hash,
+        "comparable": asked.comparable,
+        "not_taken_over": [asdict(each) for each in asked.left],
+    }
+
+
+def _figure(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.2f}"
 
 
 def choices_sections(

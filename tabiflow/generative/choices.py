@@ -58,6 +58,8 @@ class QuestionFile:
     """A file looked at: what of it can be asked, and what a reader of its scores should know."""
 
     file: Path
+    rows: list[dict[str, Any]]
+    """As they are asked, by their place."""
     found: Items
     choices: Mapping[int, int]
     """Number of options -> rows."""
@@ -88,6 +90,7 @@ def read(
     excluded = sorted((*made.excluded, *blank, *double), key=lambda each: each.index)
     return QuestionFile(
         file=file,
+        rows=rows,
         found=Items(tuple(single), tuple(excluded)),
         choices=Counter(len(each.options) for each in single),
         reordered=_reordered(single),
@@ -97,21 +100,27 @@ def read(
 
 def settled(read: QuestionFile, *, exclude_invalid: bool) -> Items:
     """What is scored. Raises UserError that names the rows that cannot be."""
-    found = read.found
-    if found.excluded and not exclude_invalid:
-        named = "; ".join(
-            f"row {each.index} ({each.content}): {each.reason}" for each in found.excluded[:NAMED]
-        )
-        more = len(found.excluded) - NAMED
-        raise UserError(
-            f"{len(found.excluded)} of {found.rows} rows cannot be scored: {named}"
-            + (f"; and {more} more" if more > 0 else ""),
-            where=str(read.file),
-            hint="mend them, or score the others with --exclude-invalid",
-        )
-    if not found.scored:
+    if not exclude_invalid:
+        complete(read.found, str(read.file))
+    if not read.found.scored:
         raise UserError("no row that can be scored", where=str(read.file))
-    return found
+    return read.found
+
+
+def complete(found: Items, where: str) -> None:
+    """Raises UserError that names the rows that cannot be scored, if there are any."""
+    if not found.excluded:
+        return
+    named = "; ".join(
+        f"row {each.index} ({each.content}): {each.reason}" for each in found.excluded[:NAMED]
+    )
+    more = len(found.excluded) - NAMED
+    raise UserError(
+        f"{len(found.excluded)} of {found.rows} rows cannot be scored: {named}"
+        + (f"; and {more} more" if more > 0 else ""),
+        where=where,
+        hint="mend them, or score the others: --exclude-invalid, `exclude_invalid: true`",
+    )
 
 
 def _identity(item: Item) -> str:

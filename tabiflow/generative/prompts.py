@@ -58,10 +58,12 @@ class Items:
 
     scored: tuple[Item, ...]
     excluded: tuple[Excluded, ...]
+    unasked: int = 0
+    """Rows that could be scored and that a limit leaves out."""
 
     @property
     def rows(self) -> int:
-        return len(self.scored) + len(self.excluded)
+        return len(self.scored) + len(self.excluded) + self.unasked
 
     @property
     def hash(self) -> str:

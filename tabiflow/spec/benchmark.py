@@ -41,6 +41,8 @@ class BenchmarkTask(Frozen):
     """Of a task that is a part of another column: that column."""
     hub: str = ""
     """The id that the benchmark's repository loads; empty where the rows are a local file's."""
+    revision: str | None = None
+    """A hub commit; None takes the newest and records it."""
     configs: tuple[str, ...] = ()
     """Several are read one after the other; each is then a subject."""
     split: str = "test"
