@@ -11,6 +11,7 @@ from tabiflow.cli import verbs
 from tabiflow.registry.kinds import KINDS
 from tabiflow.source import Source
 from tabiflow.spec import Sweep
+from tabiflow.spec.evaluation import Evaluation
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -43,6 +44,15 @@ def test_the_sweep_by_example_is_one(tmp_path: Path) -> None:
     file = tmp_path / "sweeps" / "mine.yaml"
     file.write_text(example, encoding="utf-8")
     assert Sweep.read(file).name == "mine"
+
+
+def test_the_evaluation_by_example_is_one(tmp_path: Path) -> None:
+    (example,) = [block for _, block in BLOCKS if "sweeps/mine-cetvel.yaml" in block]
+    for folder in ("data/gecturk_boun", "data/tumlu", "cetvel", "sweeps"):
+        (tmp_path / folder).mkdir(parents=True)
+    file = tmp_path / "sweeps" / "mine-cetvel.yaml"
+    file.write_text(example, encoding="utf-8")
+    assert len(Evaluation.read(file).tasks) == 3
 
 
 @pytest.mark.parametrize("name", ["tabibench", "tpe"])

@@ -159,7 +159,7 @@ class Paired:
 
 
 def paired(a: Mapping[str, float], b: Mapping[str, float]) -> Paired:
-    """By prompt hash -> score, so that only rows that were asked alike are compared."""
+    """By place and prompt hash -> score, so that only rows that were asked alike are compared."""
     common = [key for key in a if key in b]
     ours, theirs = [a[key] for key in common], [b[key] for key in common]
     return Paired(
