@@ -122,19 +122,28 @@ def planned(
         for model in grid.models
     }
     cells = [
-        _studied(sweep, *pair, _awaits(named, *pair, won.get(cell)), won.get(cell), outcomes, holds)
+        _studied(
+            *(sweep, *pair, _awaits(named, *pair, won.get(cell), outcomes), won.get(cell)),
+            *(outcomes, holds),
+        )
         for cell, pair in rows.items()
     ]
     return Plan(sweep, tuple(cells))
 
 
-def _awaits(named: Plan, model: Model, dataset: Dataset, winner: Winner | None) -> str:
+def _awaits(
+    named: Plan,
+    model: Model,
+    dataset: Dataset,
+    winner: Winner | None,
+    outcomes: Mapping[str, Outcome],
+) -> str:
     """Why a cell has no winner in the named sweep that could be taken; empty when it has."""
     sweep, name = named.sweep.name, Cell(model.name, dataset.name)
     cell = next((each for each in named.cells if each.cell == name), None)
     if cell is None:
         return f"it is no cell of {sweep}"
-    if not cell.decided:
+    if not cell.decided and not _taken_as_it_is(cell, winner, named.sweep, outcomes):
         return cell.awaits or f"{sweep} has finished {cell.counts['known']} of its {cell.size}"
     if winner is None:
         return f"no trial of {sweep} has a score"
@@ -142,6 +151,17 @@ def _awaits(named: Plan, model: Model, dataset: Dataset, winner: Winner | None) 
         if ours.identity != theirs.identity:
             return f"`{ours.name}` is another row in {sweep}"
     return ""
+
+
+def _taken_as_it_is(
+    cell: CellPlan, winner: Winner | None, sweep: Sweep, outcomes: Mapping[str, Outcome]
+) -> bool:
+    """Whether that sweep has confirmed the winner although trials have failed or are held: one
+    that diverged never ends otherwise. Trials that are merely to be run may still win."""
+    trials = confirming(winner, sweep.confirm.seeds) if winner else ()
+    known = [outcomes[trial.id] for trial in trials if trial.id in outcomes]
+    confirmed = any(each.sweep == sweep.name and each.status is Status.DONE for each in known)
+    return confirmed and not cell.counts["todo"]
 
 
 def _studied(

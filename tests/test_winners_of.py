@@ -141,6 +141,24 @@ def test_a_cell_without_a_winner_waits_and_says_why(
     assert (whole.counts["trials"], whole.counts["todo"], winners(whole)) == (2, 2, ())
 
 
+def test_a_winner_that_was_confirmed_beside_failed_trials_is_taken(tmp_path: Path) -> None:
+    first, best, last = won(tmp_path)
+    failed = outcome(last.trial, Status.FAILED, kind="diverged")
+    confirmed = opened(best.trial)
+    file = declared(tmp_path)
+
+    assert {each.params for each in asked(file, [first, best, failed, confirmed]).trials} == {
+        best.trial.params
+    }
+    for outcomes in (
+        [first, best, failed],
+        [first, best, confirmed],  # the last is still to be run
+        [first, best, failed, opened(first.trial)],
+        [first, best, failed, opened(best.trial, sweep="other")],
+    ):
+        assert asked(file, outcomes).cells[0].awaits == "study has finished 2 of its 3"
+
+
 def test_a_row_of_the_same_name_that_is_another_one_waits(tmp_path: Path) -> None:
     whole = asked(declared(tmp_path, models=[model(context=64)]), won(tmp_path))
 
@@ -327,6 +345,7 @@ def test_equal_trials_are_run_once_and_named_in_the_ledger(terminal: Terminal) -
     plan = terminal.json("plan", file, "--explain")
     assert (plan["trials"], plan["distinct"]) == (2, 1)
     [equal] = plan["equal"]
+    assert (equal["configuration"], equal["alias_configurations"]) == ("wd=1e-05", ["wd=1e-06"])
 
     counts = terminal.json("sweep", file)["counts"]
 
@@ -335,7 +354,7 @@ def test_equal_trials_are_run_once_and_named_in_the_ledger(terminal: Terminal) -
     assert run.data.tags["trial"] == equal["run"]
     assert run.data.tags["aliases"] == equal["aliases"][0] and "2^-25" in equal["proof"]
     told = terminal("plan", file, "--explain").out
-    assert f"is run for {equal['aliases'][0]}: {equal['proof']}" in told
+    assert f"is run for {equal['aliases'][0]} [wd=1e-06]: {equal['proof']}" in told
     [winner] = terminal.json("select", file)["winners"]
     assert (winner["trial"], winner["ties"], winner["complete"]) == (equal["run"], 1, True)
 

@@ -63,7 +63,9 @@ def _merged_lines(plan: Plan, explain: bool) -> Iterator[str]:
     for each in _equal(plan) if explain else ():
         cell = f"{each['model']} x {each['dataset']}"
         run = f"{each['run']} [{each['configuration']}]"
-        yield f"\n{cell}: {run} is run for {', '.join(each['aliases'])}: {each['proof']}"
+        named = zip(each["aliases"], each["alias_configurations"], strict=True)
+        aliases = (f"{trial} [{configuration}]" for trial, configuration in named)
+        yield f"\n{cell}: {run} is run for {', '.join(aliases)}: {each['proof']}"
 
 
 def _equal(plan: Plan) -> Iterator[dict[str, Any]]:
@@ -75,6 +77,9 @@ def _equal(plan: Plan) -> Iterator[dict[str, Any]]:
                 "run": each.run.id,
                 "configuration": label(each.run.point(cell.varying), cell.varying),
                 "aliases": [alias.id for alias in each.aliases],
+                "alias_configurations": [
+                    label(alias.point(cell.varying), cell.varying) for alias in each.aliases
+                ],
                 "proof": each.proof,
             }
 
