@@ -1,11 +1,12 @@
 """CETVEL's rows are whole, its published tables are typed right, and what follows from them."""
 
+import math
 import re
 
 import pytest
 
 from tabiflow.errors import UserError
-from tabiflow.generative.published import derivations, inequalities
+from tabiflow.generative.published import derivations, inequalities, standings
 from tabiflow.generative.sandbox import check, check_expression
 from tabiflow.generative.templates import TEMPLATES
 from tabiflow.published.cetvel import cetvel
@@ -113,6 +114,17 @@ def test_gini_of_a_printed_column(column: str, value: float) -> None:
     found = GINI[column]
     assert found.value == pytest.approx(value, abs=1e-4)
     assert found.interval.low < found.value < found.interval.high
+
+
+def test_our_models_stand_among_the_published_ones() -> None:
+    ours = {"ours": {row.column: 34.0 for row in TASKS}, "half": {"GECTurk": 45.0}}
+    found = standings(PUBLISHED, TASKS, ours)
+    assert set(found) == {"overall", *CATEGORIES}
+    names = [each.model for each in found["overall"]]
+    assert names[:3] == ["Llama-3.3-70B-Instruct", "ours", "Aya-Expanse-32B"]
+    assert names[-1] == "half" and math.isnan(found["overall"][-1].average)
+    assert [each.model for each in found["GEC"]][:2] == ["Cere-Llama-3-8B", "half"]
+    assert sum(each.published for each in found["NLI"]) == 33
 
 
 def test_hashes_of_known_prompts_are_hashes_of_known_tasks() -> None:

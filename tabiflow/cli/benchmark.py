@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from tabiflow.cli.common import table
 from tabiflow.generative import asking, checkout, choices, summary
 from tabiflow.generative.differences import Compared, compare
-from tabiflow.generative.prompts import LETTERS
+from tabiflow.generative.prompts import LETTERS, Item
 from tabiflow.generative.published import derivations, inequalities
 from tabiflow.generative.templates import TEMPLATES
 from tabiflow.published.cetvel import cetvel
@@ -22,6 +22,7 @@ def checkout_sections(folder: Path, content: dict[str, Any], tables: list[Any]) 
     """Reads a checkout of the benchmark's repository; runs nothing of it."""
     found = checkout.read(folder)
     compared = compare(TASKS, TEMPLATES, found, known_prompts())
+    published = _published()
     content["cetvel"] = {
         "checkout": {"folder": str(folder), "fingerprint": found.fingerprint},
         "faults": list(found.faults),
@@ -37,9 +38,9 @@ def checkout_sections(folder: Path, content: dict[str, Any], tables: list[Any]) 
         "differences": [asdict(each) for each in compared.differences],
         "not_taken_over": [asdict(each) for each in compared.left],
         "not_in_the_paper": list(compared.extra),
-        **_published_content(),
+        "published": published,
     }
-    tables += [*_compared_tables(compared), *_published_tables()]
+    tables += [*_compared_tables(compared), *_published_tables(published)]
     tables += [f"fault: {each}" for each in found.faults]
     if compared.extra:
         tables.append(f"in the checkout, not in the paper's tables: {', '.join(compared.extra)}")
@@ -97,7 +98,7 @@ def _asked_content(asked: asking.Asked) -> dict[str, Any]:
         "validation": len(asked.validation.scored),
         "orders": sum(len(each) for each in asked.orders),
         "uniform": summary.uniform(test) if choosing else math.nan,
-        "majority_accuracy": math.nan if option is None else summary.share_of(option, test),
+        "majority_accuracy": _majority(option, test),
         "prompt": asked.template.hash,
         "prompts": asked.test.hash,
         "comparable": asked.comparable,
@@ -105,8 +106,12 @@ def _asked_content(asked: asking.Asked) -> dict[str, Any]:
     }
 
 
-def _figure(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.2f}"
+def _majority(option: int | None, items: Sequence[Item]) -> float:
+    return math.nan if option is None else summary.share_of(option, items)
+
+
+def _figure(value: float, decimals: int = 2) -> str:
+    return "–" if math.isnan(value) else f"{value:.{decimals}f}"
 
 
 def choices_sections(
@@ -133,7 +138,7 @@ def choices_sections(
         "subjects": dict(sorted(Counter(item.subject for item in found.scored).items())),
         "uniform": summary.uniform(found.scored),
         "majority": None if option is None else LETTERS[option],
-        "majority_accuracy": math.nan if option is None else summary.share_of(option, found.scored),
+        "majority_accuracy": _majority(option, found.scored),
         "reordered": [list(each) for each in read.reordered],
         "repeated_options": list(read.repeated),
         "prompt": choices.LETTER_TEMPLATE.hash,
@@ -175,47 +180,47 @@ def _compared_tables(compared: Compared) -> Iterator[Any]:
     yield ""
 
 
-def _published_content() -> dict[str, Any]:
+def _published() -> dict[str, Any]:
     published = cetvel()
     return {
-        "published": {
-            "averages": [
-                {**asdict(each), "reproduces": each.reproduces}
-                for each in derivations(published, TASKS)
-            ],
-            "gini": {
-                name: {"value": each.value, "low": each.interval.low, "high": each.interval.high}
-                for name, each in inequalities(published).items()
-            },
-            "doubts": list(published.doubts),
-        }
+        "models": len(published.models),
+        "averages": [
+            {**asdict(each), "reproduces": each.reproduces}
+            for each in derivations(published, TASKS)
+        ],
+        "gini": {
+            name: {
+                "value": each.value,
+                "low": each.interval.low,
+                "high": each.interval.high,
+                "printed": published.printed_gini.get(name, math.nan),
+            }
+            for name, each in inequalities(published).items()
+        },
+        "doubts": list(published.doubts),
     }
 
 
-def _published_tables() -> Iterator[Any]:
-    published = cetvel()
+def _published_tables(found: dict[str, Any]) -> Iterator[Any]:
     rows = [
         (
-            each.source,
-            each.column,
-            each.rule,
-            f"{each.worst:.3f} ({each.worst_model})",
-            "reproduces" if each.reproduces else f"does not: {each.beyond} of {each.models} models",
+            each["source"],
+            each["column"],
+            each["rule"],
+            f"{each['worst']:.3f} ({each['worst_model']})",
+            "reproduces"
+            if each["reproduces"]
+            else f"does not: {each['beyond']} of {each['models']} models",
         )
-        for each in derivations(published, TASKS)
+        for each in found["averages"]
     ]
     header = ("table", "average", "rule", "largest difference", "")
     yield table("The paper's averages from its own columns", header, rows)
     yield ""
     gini = [
-        (name, f"{e.value:.4f}", f"{e.interval.low:.3f}–{e.interval.high:.3f}", _printed(name))
-        for name, e in inequalities(published).items()
+        (name, *(_figure(each[key], 4) for key in ("value", "low", "high", "printed")))
+        for name, each in found["gini"].items()
     ]
-    title = f"Gini of the published {len(published.models)} models"
-    yield table(title, ("column", "Gini", "95% over models", "printed"), gini)
+    title = f"Gini of the published {found['models']} models, with its 95% interval over models"
+    yield table(title, ("column", "Gini", "low", "high", "printed"), gini)
     yield ""
-
-
-def _printed(column: str) -> str:
-    value = cetvel().printed_gini.get(column, math.nan)
-    return "–" if math.isnan(value) else f"{value:.3f}"

@@ -1,11 +1,12 @@
-"""What follows from the published tables: which averages can be had from their columns, and how far
-each column tells models apart."""
+"""What follows from the published tables: which averages their columns give, how far each column
+tells models apart, and where our own models would stand."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tabiflow.generative.summary import Averages, Inequality, averages, inequality
-from tabiflow.published.cetvel import Cetvel
+from tabiflow.published.cetvel import Cetvel, ColumnScores
 from tabiflow.spec import BenchmarkTask
 from tabiflow.statistics import mean
 
@@ -95,3 +96,54 @@ def inequalities(published: Cetvel) -> dict[str, Inequality]:
         for column in next(iter(table.scores.values())):
             found[column] = inequality([row[column] for row in table.scores.values()])
     return found
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A model in a category's table, or in the overview where columns are categories."""
+
+    model: str
+    published: bool
+    scores: Mapping[str, float]
+    average: float
+
+
+def standings(
+    published: Cetvel, tasks: Sequence[BenchmarkTask], ours: Mapping[str, Mapping[str, float]]
+) -> dict[str, tuple[Standing, ...]]:
+    """By category and `overall`: the published models and ours (by column), the best first.
+
+    Published averages are as printed, ours by `averages`; unknown ones come last. Whether they
+    compare at all is for `Result.comparable` to say.
+    """
+    printed = published.overview
+    made = {model: averages(scores, tasks) for model, scores in ours.items()}
+    found = {
+        table.category: _ordered(
+            *(
+                Standing(model, True, scores, printed.categories[model][table.category])
+                for model, scores in table.scores.items()
+            ),
+            *(
+                Standing(
+                    model, False, _of_columns(table, ours[model]), each.categories[table.category]
+                )
+                for model, each in made.items()
+            ),
+        )
+        for table in published.results
+    }
+    overall = _ordered(
+        *(Standing(m, True, printed.categories[m], total) for m, total in printed.totals.items()),
+        *(Standing(model, False, each.categories, each.overall) for model, each in made.items()),
+    )
+    return {"overall": overall, **found}
+
+
+def _of_columns(table: ColumnScores, scores: Mapping[str, float]) -> dict[str, float]:
+    columns = next(iter(table.scores.values()))
+    return {column: scores.get(column, math.nan) for column in columns}
+
+
+def _ordered(*rows: Standing) -> tuple[Standing, ...]:
+    return tuple(sorted(rows, key=lambda row: (math.isnan(row.average), -row.average)))

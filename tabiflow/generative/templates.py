@@ -82,8 +82,8 @@ TEMPLATES: Mapping[str, Template] = {
     "turkish_plu_step_ordering": Template(
         "Yapılmak istenen: {{ sent2 }}\nAdımların doğru sırası:",
         continuations=(
-            "['ilk olarak ' ~ ending0 ~ ' Ardından ' ~ ending1,"
-            " 'ilk olarak ' ~ ending1 ~ ' Ardından ' ~ ending0]"
+            "['ilk adım “' ~ ending0 ~ '”, ikinci adım “' ~ ending1 ~ '”',"
+            " 'ilk adım “' ~ ending1 ~ '”, ikinci adım “' ~ ending0 ~ '”']"
         ),
     ),
     "exams_tr": Template("Sınav sorusu: {{ question.stem }}\nDoğru yanıt:"),
@@ -106,8 +106,8 @@ TEMPLATES: Mapping[str, Template] = {
     ),
     "sts_tr": Template(
         "Birinci cümle: {{ sentence1 }}\nİkinci cümle: {{ sentence2 }}\n"
-        "Bu iki cümlenin anlamca yakınlığı:",
-        continuations=("hiç yok", "çok az", "kısmen", "oldukça yakın", "neredeyse aynı", "aynı"),
+        "Bu iki cümlenin anlam yakınlığı:",
+        continuations=("yok", "çok az", "az", "orta", "yüksek", "tam"),
     ),
     "offenseval_tr": Template(
         "İleti: {{ tweet }}\nBu iletide birine yönelik hakaret ya da kaba söz var mı?\nYanıt:",
