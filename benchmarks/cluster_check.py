@@ -35,8 +35,13 @@ NUMBER = 3
 VERBS = ("cut", "heal", "kill")
 SCENES = ("left-alone", "cut-and-healed", "killed")
 MADE_HOSTS = "10.77.0.1,10.77.0.2,10.77.0.3"
-SIZE = "--num-cpus=1 --object-store-memory=100000000"
-"""Of every host: one trial at a time, and little memory set aside."""
+SIZE = (
+    "--num-cpus=1 --object-store-memory=100000000 --metrics-export-port=52365"
+    " --dashboard-agent-listen-port=52366 --dashboard-agent-grpc-port=52367"
+    " --runtime-env-agent-port=52368"
+)
+"""Of every host: one trial at a time, and little memory set aside. On a busy machine Ray would give
+up on agents that have not told their ports in 15 seconds, so they are given."""
 JOINING = 600.0
 """Seconds for all hosts to join."""
 AWAY = 60.0

@@ -12,12 +12,12 @@ import secrets
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tabiflow.errors import UserError
+from tabiflow.errors import UserError, near
 from tabiflow.protocol import Frozen
 from tabiflow.source import Source
 
@@ -91,7 +91,7 @@ class Cluster:
         head cannot be reached or the connection breaks before the end.
         """
         mark = secrets.token_hex(8)
-        process = subprocess.Popen(
+        with subprocess.Popen(
             [*LAUNCHER, "exec", str(self.file), _framed(self._there(command), mark)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -100,14 +100,12 @@ class Cluster:
             errors="replace",
             # Ctrl-C is for this process: what runs on the head goes on.
             start_new_session=True,
-        )
-        assert process.stdout is not None
-        try:
-            said, answer = _read(process.stdout, mark, tell)
-            process.wait()
-        finally:
-            process.kill()
-            process.wait()
+        ) as process:
+            try:
+                said, answer = _read(process.stdout or (), mark, tell)
+                process.wait()
+            finally:
+                process.kill()
         if answer is None:
             raise self._unreachable(said, command)
         return answer
@@ -164,6 +162,11 @@ def _meets_schema(source: Source) -> None:
     assert package is not None and package.origin is not None
     schema = json.loads((Path(package.origin).parent / "autoscaler/ray-schema.json").read_text())
     for error in Draft7Validator(schema).iter_errors(source.tree):
+        if error.validator == "additionalProperties":
+            known = error.schema["properties"]
+            key = next(each for each in error.instance if each not in known)
+            place = (*error.absolute_path, key)
+            raise source.error(f"unknown key `{key}`", *place, hint=near(key, known))
         told = error.message if len(error.message) < 200 else f"does not meet `{error.validator}`"
         raise source.error(f"not what Ray asks of a cluster file: {told}", *error.absolute_path)
 
@@ -179,7 +182,7 @@ def _framed(command: str, mark: str) -> str:
 
 
 def _read(
-    lines: Any, mark: str, tell: Callable[[str], None] | None
+    lines: Iterable[str], mark: str, tell: Callable[[str], None] | None
 ) -> tuple[list[str], Answer | None]:
     """What was said around the command, and the command's answer if it came to an end."""
     around: list[str] = []
