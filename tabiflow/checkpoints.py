@@ -54,9 +54,9 @@ class Storage:
 
     def check(self) -> None:
         """Raises UserError when nothing could be written there. Leaves nothing behind."""
-        probe = f"{self._root}/probe-{os.getpid()}"
+        probe = f"{self._opened[1]}/probe-{os.getpid()}"
         try:
-            self._files.create_dir(self._root, recursive=True)
+            self._files.create_dir(self._opened[1], recursive=True)
             self._put(probe, lambda sink: sink.write(b"."))
             self._files.delete_file(probe)
         except (OSError, ArrowException) as error:

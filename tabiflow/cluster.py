@@ -64,6 +64,12 @@ def gpus() -> float:
     return sum(node.get("GPU", 0.0) for node in (*_nodes(), *_promised()))
 
 
+def most_cpus(need: Need) -> float:
+    """CPUs of the largest node that could hold it; its own where none is there yet."""
+    fitting = (node for node in _nodes() if _fit(need, [node]))
+    return max((node["CPU"] for node in fitting), default=need.cpus)
+
+
 class Room:
     """How many trials may be out at a time: follows the nodes as they join and leave.
 
@@ -75,7 +81,7 @@ class Room:
         self._needs, self._workers = frozenset(needs), workers
         self._promised = _promised()
         self._asked, self._most = -math.inf, 1
-        for need in self._needs if workers is None else ():
+        for need in self._needs:
             if not _fit(need, [*_nodes(), *self._promised]):
                 raise _never_fits(need)
 

@@ -15,9 +15,9 @@ from typing import Literal
 from packaging.requirements import Requirement
 
 from tabiflow import ledger
-from tabiflow.errors import TabiflowError
+from tabiflow.errors import TabiflowError, UserError
 from tabiflow.registry.datasets import DATASETS
-from tabiflow.registry.local import cache_folder
+from tabiflow.registry.local import cache_folder, check_cache
 
 LEAST_FREE = 5 * 1024**3
 HUB_TIMEOUT = 5.0
@@ -96,12 +96,9 @@ def _ledger() -> Finding:
 def _cache() -> Finding:
     folder = cache_folder()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".doctor.{os.getpid()}"
-        probe.write_text("")
-        probe.unlink()
-    except OSError as error:
-        return Finding("cache", "fault", f"{folder}: {error.strerror}", "set TABIFLOW_CACHE")
+        check_cache()
+    except UserError as error:
+        return Finding("cache", "fault", f"{folder}: {error.message}", error.hint or "")
     free = shutil.disk_usage(folder).free
     state: Literal["ok", "warning"] = "ok" if free >= LEAST_FREE else "warning"
     advice = "" if state == "ok" else "free some space, or set TABIFLOW_CACHE elsewhere"

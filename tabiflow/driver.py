@@ -14,19 +14,22 @@ from typing import Any, Protocol, TypeVar, cast
 
 import ray
 from ray import cloudpickle, tune
+from ray.exceptions import GetTimeoutError, RayError
 from ray.tune.experiment import Trial as TuneTrial
 
 from tabiflow.checkpoints import Storage
 from tabiflow.ledger import Ending, Failure, Killed, Pruned, Recorder
 from tabiflow.provenance import now
 from tabiflow.runners.failures import kind_of, one_line
-from tabiflow.search import RETRIED, Attempt, Queue
+from tabiflow.search import RETRIED, Alone, Attempt, Queue
 from tabiflow.spec import label
 from tabiflow.trial import Epoch, FailureKind, Hold, Result, Status, Trial
 from tabiflow.worker import Failed, Report
 
 log = logging.getLogger(__name__)
 
+ANSWER_SECONDS = 1.0
+"""A dead actor's end is known at once."""
 STOP_SECONDS = 60.0
 """How long a stop waits for running trials to end their epoch, and then for their checkpoints."""
 
@@ -58,6 +61,12 @@ class Summary:
     stopped: str = ""
     """Why work was left over, in words; empty when nothing is left but held cells."""
     interrupted: bool = False
+
+
+class Roomier(Protocol):
+    """See `tabiflow.assignments.Assignments.roomier`."""
+
+    def __call__(self, attempt: Attempt, *, killed: bool) -> Alone | None: ...
 
 
 class Brake(tune.Stopper):  # type: ignore[misc]
@@ -108,13 +117,16 @@ class Driver(tune.Callback):  # type: ignore[misc]
         recorder: Recorder,
         listener: Listener | None = None,
         storage: Storage | None = None,
+        roomier: Roomier | None = None,
     ) -> None:
-        """`storage` is where the trials' checkpoints are, if anywhere."""
+        """`storage` is where the trials' checkpoints are, if anywhere; `roomier` says what an
+        attempt that ran out of memory could have to itself."""
         self.attempts: dict[str, Attempt] = {}
         self.brake = Brake()
         self.fault: Exception | None = None
         self._queue, self._recorder, self._listener = queue, recorder, listener
-        self._storage = storage
+        self._storage, self._roomier = storage, roomier
+        self._actors: dict[str, Any] = {}
         self._summary = Summary()
         self._begun: dict[str, Attempt] = {}
         self._last: dict[str, Report] = {}
@@ -133,14 +145,18 @@ class Driver(tune.Callback):  # type: ignore[misc]
         self.brake.pull(0.0)
 
     def lost(self, error: BaseException) -> None:
-        """All actors are gone, one of them by `error`; which one, Ray does not say."""
-        attempts = tuple(self.attempts.values())
-        kind = kind_of(error) if len(attempts) == 1 else "node_lost"
-        self.attempts.clear()
-        for attempt in attempts:
-            if attempt.trial.id not in self._begun:
-                self._begin(attempt)
-            self._fail(attempt, kind, one_line(error))
+        """Tune has given up, and all actors with it, because one of them died of `error`."""
+        out, self.attempts = dict(self.attempts), {}
+        deaths = {id: _death(actor) for id, actor in self._actors.items()}
+        self._actors.clear()
+        died = [id for id in out if type(deaths.get(id)) is type(error)]
+        kind = kind_of(error) if died or len(out) == 1 else "node_lost"
+        for id, attempt in out.items():
+            if id in died or not died:
+                self._lose(attempt, kind, one_line(error))
+            else:
+                self._queue.dropped(attempt)
+                self._close(attempt, Killed(f"went down with another trial: {one_line(error)}"))
 
     def end(self) -> Summary:
         """Closes what was interrupted. Raises what went wrong in between."""
@@ -172,6 +188,7 @@ class Driver(tune.Callback):  # type: ignore[misc]
         self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any
     ) -> None:
         attempt = self.attempts[trial.trial_id]
+        self._actors[trial.trial_id] = trial.temporary_state.ray_actor
         if attempt.opening is None:
             self._begin(attempt)
         if self._listener is not None:
@@ -197,12 +214,12 @@ class Driver(tune.Callback):  # type: ignore[misc]
     def on_trial_complete(
         self, iteration: int, trials: list[TuneTrial], trial: TuneTrial, **info: Any
     ) -> None:
-        attempt = self.attempts.pop(trial.trial_id)
+        attempt, actor = self.attempts.pop(trial.trial_id), self._actors.pop(trial.trial_id)
         report = self._last[attempt.trial.id]
         if isinstance(report, Failed):
             self._fail(attempt, report.kind, report.error, report.traceback)
         elif self.brake.pulled and isinstance(report, Epoch):
-            self._saving.append(trial.temporary_state.ray_actor.interrupt.remote())
+            self._saving.append(actor.interrupt.remote())
             self._summary.killed += 1
             self._close(attempt, Killed("interrupted"))
         elif isinstance(report, Result):
@@ -230,7 +247,14 @@ class Driver(tune.Callback):  # type: ignore[misc]
     ) -> None:
         """The actor is gone: what a trial raises comes as a report."""
         error = _error_of(trial)
-        self._fail(self.attempts.pop(trial.trial_id), kind_of(error), one_line(error))
+        self._actors.pop(trial.trial_id, None)
+        self._lose(self.attempts.pop(trial.trial_id), kind_of(error), one_line(error))
+
+    def _lose(self, attempt: Attempt, kind: FailureKind, error: str) -> None:
+        """An actor may be gone before it has begun: the attempt had its number all the same."""
+        if attempt.trial.id not in self._begun:
+            self._begin(attempt)
+        self._fail(attempt, kind, error, killed=True)
 
     def _begin(self, attempt: Attempt) -> None:
         self._begun[attempt.trial.id] = attempt
@@ -247,8 +271,19 @@ class Driver(tune.Callback):  # type: ignore[misc]
         if self._listener is not None:
             self._listener.on_epoch(trial, epoch)
 
-    def _fail(self, attempt: Attempt, kind: FailureKind, error: str, traceback: str = "") -> None:
-        verdict = self._queue.failed(attempt, kind, error)
+    def _fail(
+        self,
+        attempt: Attempt,
+        kind: FailureKind,
+        error: str,
+        traceback: str = "",
+        *,
+        killed: bool = False,
+    ) -> None:
+        roomier = None
+        if self._roomier is not None and kind == "oom":
+            roomier = self._roomier(attempt, killed=killed)
+        verdict = self._queue.failed(attempt, kind, error, roomier)
         if verdict.retry:
             # Recorded as interrupted, so that a driver that dies before the retry leaves it due.
             self._summary.retries += 1
@@ -273,6 +308,17 @@ class Driver(tune.Callback):  # type: ignore[misc]
 def _goes_on(ending: Ending) -> bool:
     """Whether a later attempt may start from this one's checkpoint."""
     return isinstance(ending, Killed) or (isinstance(ending, Failure) and ending.kind in RETRIED)
+
+
+def _death(actor: Any) -> RayError | None:
+    """What a dead actor died of; None where it lives."""
+    try:
+        ray.get(actor.__ray_ready__.remote(), timeout=ANSWER_SECONDS)
+    except GetTimeoutError:
+        return None
+    except RayError as error:
+        return error
+    return None
 
 
 def _error_of(trial: TuneTrial) -> BaseException:

@@ -6,7 +6,6 @@ again is this function with less work.
 """
 
 import logging
-import math
 import os
 import signal
 import sys
@@ -22,21 +21,23 @@ from ray import tune
 from ray.exceptions import RayError
 from ray.tune.schedulers import TrialScheduler
 
+from tabiflow import assignments
 from tabiflow.checkpoints import Storage
-from tabiflow.cluster import Need, Room, gpus, joined
+from tabiflow.cluster import Room, gpus, joined
 from tabiflow.driver import Driver, Listener, Summary
-from tabiflow.ledger import Recorder, home
+from tabiflow.ledger import Recorder
 from tabiflow.pruning import AshaPerCell, InOrder
+from tabiflow.registry import local
 from tabiflow.registry.kinds import KINDS
 from tabiflow.resolution import Resolution, Resolve, hub_commit, resolve
-from tabiflow.runners import Job, Place, metrics
-from tabiflow.search import PAUSE, Attempt, PlanSearcher, Queue
-from tabiflow.spec import Model, Sweep
+from tabiflow.runners import Place, metrics
+from tabiflow.search import PAUSE, PlanSearcher, Queue
+from tabiflow.spec import Sweep
 from tabiflow.trial import Outcome, Trial
 from tabiflow.work import Work
 from tabiflow.worker import Worker
 
-__all__ = ["Listener", "Options", "Summary", "run"]
+__all__ = ["Listener", "Options", "Summary", "ready", "run"]
 
 ENVIRONMENT = {
     "RAY_AIR_NEW_OUTPUT": "0",  # the new output looks at every trial after every event
@@ -86,23 +87,55 @@ def run(
     options = options or Options()
     resolution = _resolved(work, sweep, outcomes, options)
     queue = Queue(work, outcomes, sweep.limits, options.pause)
-    place = _place(sweep, recorder)
-    storage = Storage(place.address, place.record) if place is not None else None
-    if storage is not None:
-        # A driver that died could not; a lost attempt may have written after its trial's end.
-        storage.tidy({id for id, outcome in outcomes.items() if outcome.finished})
-    driver = Driver(queue, recorder, listener, storage)
-    _open_cells(driver, work, recorder, resolution)
-    # Ray's own notices go to standard output, which belongs to the command's answer.
-    with redirect_stdout(sys.stderr), joined(options.address, options.workers):
-        jobs = _Jobs(sweep, resolution, place, has_gpus=gpus() > 0)
-        room = Room((jobs.need(each.cell.model) for each in work), options.workers)
-        searcher = PlanSearcher(queue, driver.attempts, jobs.config, driver.open_test, room)
+    with _joined(options):
+        where = assignments.place(sweep, recorder.id)
+        told = assignments.Assignments(sweep, resolution, where, has_gpus=gpus() > 0)
+        driver = Driver(queue, recorder, listener, _storage(where, outcomes), told.roomier)
+        _open_cells(driver, work, recorder, resolution)
+        room = _room(work, sweep, options)
+        searcher = PlanSearcher(queue, driver.attempts, told.config, driver.open_test, room)
         scheduler = _scheduler(work, sweep, driver, curves or {})
         with _stopped_by_signals(driver.stop):
             while not queue.finished:
                 _fit(searcher, scheduler, driver)
     return driver.end()
+
+
+@contextmanager
+def ready(work: Sequence[Work], sweep: Sweep, options: Options) -> Iterator[None]:
+    """Ray, kept for `run` inside the block, and what the trials will write to.
+
+    Raises UserError, before anything is recorded, where no trial could run.
+    """
+    if sweep.runner == "finetune":
+        local.check_cache()
+    with _joined(options):
+        _room(work, sweep, options)
+        if (named := assignments.place(sweep, "")) and named.address == assignments.named(sweep):
+            Storage(named.address, named.record).check()
+        yield
+
+
+@contextmanager
+def _joined(options: Options) -> Iterator[None]:
+    # Ray's own notices go to standard output, which belongs to the command's answer.
+    with redirect_stdout(sys.stderr), joined(options.address, options.workers):
+        yield
+
+
+def _room(work: Sequence[Work], sweep: Sweep, options: Options) -> Room:
+    has_gpus = gpus() > 0
+    needs = (assignments.need(sweep, each.cell.model, has_gpus=has_gpus) for each in work)
+    return Room(needs, options.workers)
+
+
+def _storage(place: Place | None, outcomes: Mapping[str, Outcome]) -> Storage | None:
+    if place is None:
+        return None
+    storage = Storage(place.address, place.record)
+    # A driver that died could not; a lost attempt may have written after its trial's end.
+    storage.tidy({id for id, outcome in outcomes.items() if outcome.finished})
+    return storage
 
 
 def _resolved(
@@ -114,14 +147,6 @@ def _resolved(
     return resolve(work, outcomes.values(), options.resolve)
 
 
-def _place(sweep: Sweep, recorder: Recorder) -> Place | None:
-    """None where nothing is written down."""
-    if sweep.runner == "rehearse" or sweep.checkpoint == "never":
-        return None
-    named = sweep.storage or os.environ.get("TABIFLOW_STORAGE")
-    return Place(named or str(home() / "checkpoints"), recorder.id)
-
-
 def _open_cells(
     driver: Driver, work: Sequence[Work], recorder: Recorder, resolution: Resolution
 ) -> None:
@@ -131,39 +156,6 @@ def _open_cells(
         recorder.cell(each.cell.cell, row.group, KINDS[row.task].metric, facts)
     for hold in resolution.holds:
         driver.hold(hold)
-
-
-@dataclass(frozen=True)
-class _Jobs:
-    """Attempts -> what their worker is told, as Tune's `config`."""
-
-    sweep: Sweep
-    resolution: Resolution
-    place: Place | None
-    has_gpus: bool
-
-    def need(self, model: Model) -> Need:
-        share = model.gpus if model.gpus is not None else self.sweep.gpus
-        if share is None:
-            share = 1.0 if self.has_gpus and self.sweep.runner == "finetune" else 0.0
-        return Need(model.cpus or self.sweep.cpus, share)
-
-    def config(self, attempt: Attempt) -> dict[str, Any]:
-        cell, hours = attempt.work.cell, self.sweep.limits.trial_hours
-        need = self.need(cell.model)
-        job = Job(
-            trial=attempt.trial,
-            attempt=attempt.number,
-            model=self.resolution.pinned(cell.model),
-            dataset=self.resolution.pinned(cell.dataset),
-            metrics=self.sweep.metrics,
-            opening=attempt.opening,
-            cpus=need.cpus,
-            place=self.place,
-            keeping=self.sweep.checkpoint,
-        )
-        seconds = hours * 3600 if hours else math.inf
-        return {"job": job.to_json(), "cpus": need.cpus, "gpus": need.gpus, "seconds": seconds}
 
 
 def _scheduler(

@@ -11,7 +11,7 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ray.tune.search import Searcher
 
@@ -29,6 +29,9 @@ EQUAL_ERRORS = 2
 """So many trials of a cell with the same error hold the rest of it."""
 
 
+Alone = Literal["gpu", "node"]
+
+
 @dataclass(frozen=True)
 class Attempt:
     """One go at one trial."""
@@ -37,6 +40,8 @@ class Attempt:
     number: int
     """1 for the first that the ledger has ever seen."""
     work: Work
+    alone: Alone | None = None
+    """What it has to itself, where an earlier attempt ran out of the memory that it shared."""
 
     @property
     def opening(self) -> Opening | None:
@@ -79,7 +84,8 @@ class Queue:
         self._limits, self._pause, self._started = limits, pause, time.monotonic()
         self._work = {each.cell.cell: each for each in work}
         self._numbers = Counter({id: outcome.attempt for id, outcome in outcomes.items()})
-        self._tries: Counter[str] = Counter()
+        self._lost: Counter[str] = Counter()
+        self._alone: dict[str, Alone] = {}
         self._waiting = deque(_longest_first(work))
         self._paused: list[tuple[float, str, Trial]] = []
         sampled = sorted(
@@ -133,9 +139,9 @@ class Queue:
         if trial is None:
             return None
         self._numbers[trial.id] += 1
-        self._tries[trial.id] += 1
         self._running[trial.cell] += 1
-        return Attempt(trial, self._numbers[trial.id], self._work[trial.cell])
+        alone = self._alone.get(trial.id)
+        return Attempt(trial, self._numbers[trial.id], self._work[trial.cell], alone)
 
     def trained(self, cell: Cell) -> None:
         """A trial of the cell has trained an epoch: its model and data set work."""
@@ -146,15 +152,28 @@ class Queue:
         self._running[attempt.trial.cell] -= 1
         self._tell(attempt.trial, status, score, epoch)
 
-    def failed(self, attempt: Attempt, kind: FailureKind, error: str) -> Verdict:
+    def dropped(self, attempt: Attempt) -> None:
+        """The attempt went down with others, which does not count against it."""
+        self._running[attempt.trial.cell] -= 1
+        self._again(attempt.trial)
+
+    def failed(
+        self, attempt: Attempt, kind: FailureKind, error: str, roomier: Alone | None = None
+    ) -> Verdict:
+        """`roomier` is what an attempt that ran out of memory could have to itself; None where it
+        shared nothing."""
         trial = attempt.trial
         self._running[trial.cell] -= 1
-        tries = self._tries[trial.id]
-        held = trial.cell in self._held
-        if kind in RETRIED and tries <= self._limits.retries and not (held or self.stopped):
-            wait = self._pause * 2 ** (tries - 1) if kind == "environment" else 0.0
-            heapq.heappush(self._paused, (time.monotonic() + wait, trial.id, trial))
-            return Verdict(retry=True)
+        if trial.cell not in self._held and not self.stopped:
+            if kind == "oom" and roomier is not None:
+                self._alone[trial.id] = roomier
+                self._again(trial)
+                return Verdict(retry=True)
+            if kind in RETRIED and self._lost[trial.id] < self._limits.retries:
+                wait = self._pause * 2 ** self._lost[trial.id] if kind == "environment" else 0.0
+                self._lost[trial.id] += 1
+                self._again(trial, wait)
+                return Verdict(retry=True)
         self._failures += 1
         self._tell(trial, Status.FAILED, math.nan, 0)
         return Verdict(hold=self._hold(trial, kind, error))
@@ -168,6 +187,9 @@ class Queue:
             return None
         self.drop(trial.cell)
         return Hold.of(trial, kind, error)
+
+    def _again(self, trial: Trial, wait: float = 0.0) -> None:
+        heapq.heappush(self._paused, (time.monotonic() + wait, trial.id, trial))
 
     def _retry(self) -> Trial | None:
         if self._paused and self._paused[0][0] <= time.monotonic():

@@ -19,6 +19,7 @@ from typing import Any
 import ray
 from ray import tune
 
+from tabiflow.checkpoints import Storage
 from tabiflow.errors import Interrupted, TimedOut
 from tabiflow.redaction import redacted
 from tabiflow.runners import Job, runner
@@ -60,6 +61,7 @@ class Worker(tune.Trainable):  # type: ignore[misc]
         return tune.PlacementGroupFactory([{"CPU": config["cpus"], "GPU": config["gpus"]}])
 
     def setup(self, config: dict[str, Any]) -> None:
+        self._job, self._over = config["job"], False
         self._deadline = time.monotonic() + config["seconds"]
         self._epochs = _epochs(config["job"])
 
@@ -67,8 +69,15 @@ class Worker(tune.Trainable):  # type: ignore[misc]
         # A pruned trial stands between two epochs and must let go of what it holds.
         with suppress(Exception):
             self._epochs.close()
+        self.cleanup()
         self.setup(new_config)
         return True
+
+    def cleanup(self) -> None:
+        """By now the driver has what the trial ended with, but perhaps not this node's storage."""
+        job = Job.from_json(self._job)
+        if self._over and job.place is not None:
+            Storage(job.place.address, job.place.record).delete(job.trial.id, job.attempt)
 
     def interrupt(self) -> None:
         """Between two epochs: the trial writes down where it is and is not gone on with here."""
@@ -81,6 +90,7 @@ class Worker(tune.Trainable):  # type: ignore[misc]
 
     def step(self) -> dict[str, Any]:
         report = self._report()
+        self._over = isinstance(report, Result)
         score = math.nan if isinstance(report, Failed) else report.score
         if isinstance(report, Epoch):
             return {"score": score, "report": report, "epoch": report.epoch}

@@ -173,6 +173,33 @@ def test_a_trial_that_was_not_at_fault_is_run_again(tmp_path: Path, misfortune: 
     assert sorted(number for _, number in recorder.started) == [1, 1, 1, 1, 2, 2]
 
 
+def test_a_trial_that_shared_its_node_is_tried_alone_before_memory_was_too_small(
+    tmp_path: Path,
+) -> None:
+    recorder, plan = Memory(), _plan(tmp_path, search=_grid(cells=2, rates=2))
+    summary = _run(plan, recorder, _with(plan, 0, crowded=1.0), workers=2)
+
+    assert (summary.done, summary.failed, summary.retries) == (4, 0, 2)
+
+
+def test_a_trial_that_memory_does_not_hold_even_alone_is_out_of_memory(tmp_path: Path) -> None:
+    limits = {"retries": 0}
+    recorder, plan = Memory(), _plan(tmp_path, search=_grid(rates=2), limits=limits)
+    summary = _run(plan, recorder, _with(plan, 0, oversized=1.0), workers=2)
+
+    assert (summary.done, summary.failed, summary.retries) == (0, 2, 2)
+    for first, second in recorder.ended.values():
+        assert isinstance(first, Killed) and first.cause.startswith("oom")
+        assert isinstance(second, Failure) and second.kind == "oom"
+
+
+def test_a_trial_that_had_its_node_to_itself_is_not_tried_again(tmp_path: Path) -> None:
+    recorder, plan = Memory(), _plan(tmp_path, search=_grid(rates=1), cpus=2)
+    summary = _run(plan, recorder, _with(plan, 0, oversized=1.0))
+
+    assert (summary.failed, summary.retries) == (1, 0)
+
+
 def test_a_lost_trial_fails_when_its_retries_are_used_up(tmp_path: Path) -> None:
     recorder, plan = Memory(), _plan(tmp_path, search=_grid(rates=1), limits={"retries": 0})
     _run(plan, recorder, _with(plan, 0, lost=1.0))

@@ -32,6 +32,28 @@ def _all(queue: Queue) -> list[Attempt]:
     return attempts
 
 
+def test_losses_are_counted_apart_from_being_tried_alone(tmp_path: Path) -> None:
+    queue = _queue(planned(tmp_path), Limits(retries=1))
+    first = queue.next()
+    assert first is not None and first.alone is None
+    assert queue.failed(first, "oom", "MemoryError", "gpu").retry
+    alone = queue.next()
+    assert alone is not None and (alone.trial, alone.alone) == (first.trial, "gpu")
+    assert queue.failed(alone, "node_lost", "gone").retry
+    again = queue.next()
+    assert again is not None and (again.number, again.alone) == (3, "gpu")
+    assert not queue.failed(again, "oom", "MemoryError", None).retry
+
+
+def test_an_attempt_that_went_down_with_others_costs_no_retry(tmp_path: Path) -> None:
+    queue = _queue(planned(tmp_path), Limits(retries=0))
+    first = queue.next()
+    assert first is not None
+    queue.dropped(first)
+    again = queue.next()
+    assert again is not None and (again.trial, again.number) == (first.trial, 2)
+
+
 def _cells(**changes: Any) -> dict[str, Any]:
     rows = [dataset("small", sizes={"train": 10}), dataset("big", sizes={"train": 1000})]
     return {

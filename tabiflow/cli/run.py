@@ -44,17 +44,26 @@ class Session:
     def know(self, *, check: bool = False) -> Known:
         return know(self.file, self.rehearse, check=check)
 
+    @property
+    def command(self) -> str:
+        """What was typed, but for the options that say how."""
+        verb = click.get_current_context().command_path
+        return f"{verb} {self.file}" + (" --rehearse" if self.rehearse else "")
+
     def run(self, choose: Callable[[Known], Sequence[Work]], *, release: bool = False) -> bool:
         """Runs what `choose` finds missing; True when it was interrupted."""
         known = self.know(check=True)
-        if not choose(known):
+        work = choose(known)
+        if not work:
             return False
         # Nothing above needs Ray, and the verb above may end without it.
-        from tabiflow.engine import Options, run
+        from tabiflow.engine import Options, ready, run
 
+        options = Options(workers=self.workers, address=self.address)
         name = known.sweep.name
         book = ledger.open_ledger()
-        with book.recorder(name, provenance.facts()) as recorder:
+        facts = provenance.facts()
+        with ready(work, known.sweep, options), book.recorder(name, facts) as recorder:
             # What a dead driver left behind is in order only now.
             known = self.know()
             work = choose(known)
@@ -69,10 +78,11 @@ class Session:
                     known.outcomes,
                     curves=_curves(book, known),
                     listener=listener,
-                    options=Options(workers=self.workers, address=self.address),
+                    options=options,
                 )
         if summary.stopped:
-            err.print(f"stopped: {summary.stopped}; the same command goes on", highlight=False)
+            line = f"stopped: {summary.stopped}; `{self.command}` goes on"
+            err.print(line, highlight=False, soft_wrap=True)
         return summary.interrupted
 
 

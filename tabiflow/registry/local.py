@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,21 @@ _SETTLED = 2.0
 def cache_folder() -> Path:
     """Where rebuildable files lie: `TABIFLOW_CACHE`, or the user's cache folder."""
     return Path(os.environ.get("TABIFLOW_CACHE") or Path.home() / ".cache" / "tabiflow")
+
+
+def check_cache() -> None:
+    """Raises UserError where nothing can be written there."""
+    folder = cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return
+    except OSError as error:
+        raise UserError(
+            f"the cache cannot be written: {error.strerror}",
+            where=str(folder),
+            hint="name another folder in TABIFLOW_CACHE",
+        ) from error
 
 
 def revision(folder: Path, files: list[Path]) -> str:

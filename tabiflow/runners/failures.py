@@ -33,7 +33,16 @@ PHYSICAL: tuple[tuple[str, str, FailureKind], ...] = (
     ("ray.exceptions", "RayActorError", "node_lost"),
     ("ray.exceptions", "LocalRayletDiedError", "node_lost"),
     ("ray.exceptions", "WorkerCrashedError", "node_lost"),
+    ("ray.exceptions", "ObjectLostError", "node_lost"),
+    ("ray.exceptions", "ActorUnschedulableError", "node_lost"),
+    ("ray.exceptions", "ActorPlacementGroupRemoved", "node_lost"),
+    ("ray.exceptions", "TaskPlacementGroupRemoved", "node_lost"),
+    ("ray.exceptions", "RaySystemError", "node_lost"),
+    ("ray.exceptions", "RpcError", "node_lost"),
     ("ray.exceptions", "OutOfDiskError", "environment"),
+    ("ray.exceptions", "ObjectStoreFullError", "environment"),
+    ("ray.exceptions", "RuntimeEnvSetupError", "environment"),
+    ("socket", "gaierror", "environment"),
     ("httpx2", "TransportError", "environment"),
     ("httpx", "TransportError", "environment"),
     ("requests", "ConnectionError", "environment"),
@@ -48,8 +57,13 @@ CONTENT: tuple[tuple[str, str, FailureKind], ...] = (
 )
 """The same for what only one kind of input can cause."""
 SHORTAGES = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE}
+    {
+        *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ESTALE),
+        *(errno.EMFILE, errno.ENFILE, errno.EAGAIN),
+        *(errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH),
+    }
 )
+"""What an OSError says of a disk, of a file system behind a network, or of a process's limits."""
 BUSY = frozenset({408, 429})
 """HTTP answers that, like all from 500 on, ask to try again later."""
 
@@ -104,10 +118,12 @@ def _physical(error: BaseException) -> FailureKind | None:
 
 
 def _out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, MemoryError):
+        return True
+    if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+        return True
     device = sys.modules.get("tabiflow.device")
-    return isinstance(error, MemoryError) or (
-        device is not None and bool(device.out_of_memory(error))
-    )
+    return device is not None and bool(device.out_of_memory(error))
 
 
 def _looked_up(

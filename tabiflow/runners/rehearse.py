@@ -39,7 +39,7 @@ def run(job: Job) -> Generator[Epoch, None, Result]:
 
 
 def _strike(job: Job) -> None:
-    """The misfortunes that the sweep asks for; `lost` and `faulty` spare the second attempt."""
+    """The misfortunes that the sweep asks for; some spare the second attempt."""
     trial, first = job.trial, job.attempt == 1
     if _meets(trial, "failing"):
         raise RehearsedBug("a made-up bug")
@@ -47,6 +47,8 @@ def _strike(job: Job) -> None:
         raise Diverged("a made-up loss became NaN")
     if first and _meets(trial, "faulty"):
         raise EnvironmentFault("a made-up disk is full")
+    if _meets(trial, "oversized") or (first and _meets(trial, "crowded")):
+        raise MemoryError("made-up memory has ended")
     if first and _meets(trial, "lost"):
         os._exit(1)
 

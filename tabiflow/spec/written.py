@@ -73,6 +73,10 @@ class Rehearse(Frozen):
     """Share of trials that meet a full disk in their first attempt."""
     lost: float = Field(0.0, ge=0, le=1)
     """Share of trials whose process dies in their first attempt."""
+    crowded: float = Field(0.0, ge=0, le=1)
+    """Share of trials that run out of memory in their first attempt."""
+    oversized: float = Field(0.0, ge=0, le=1)
+    """Share of trials that run out of memory in every attempt."""
 
 
 def _named(value: Any) -> str | None:
