@@ -132,3 +132,31 @@ def test_a_ledger_that_cannot_be_used_is_one_line(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{made}")
     answer = terminal("sweep" if made.is_dir() else verb, "study.yaml")
     assert answer.code == 2 and answer.err.count("\n") == 1 and "ledger" in answer.err
+
+
+@pytest.mark.usefixtures("local_ray")
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("cpus: 100", "a trial takes 100 CPUs"),
+        ("storage: data/train.jsonl/below", "storage cannot be written"),
+        ("storage: nothing-knows://bucket", "no installed package can open this storage"),
+    ],
+)
+def test_what_no_trial_could_run_with_is_said_before_anything_is_recorded(
+    line: str, said: str, terminal: Terminal
+) -> None:
+    edit("name: study", f"name: study\n{line}")(terminal.folder)
+    before = terminal.ledger.read_bytes()
+    answer = terminal("sweep", "study.yaml")
+    assert (answer.code, terminal.runs()) == (2, []) and said in answer.err
+    assert terminal.ledger.read_bytes() == before
+
+
+def test_a_cache_that_cannot_be_written_is_said_before_anything_is_recorded(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TABIFLOW_CACHE", "study.yaml/below")
+    answer = terminal("sweep", "study.yaml")
+    assert answer.code == 2 and "the cache cannot be written" in answer.err
+    assert terminal.runs() == []
