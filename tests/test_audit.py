@@ -353,6 +353,21 @@ def test_a_length_of_the_space_is_measured_like_one_of_the_protocol(
     assert [each.max_length for each in audited(file).cells[0].measured.lengths] == [8, 16]
 
 
+@pytest.mark.parametrize(("protocol", "lengths"), [({}, [8, 16]), ({"max_length": 24}, [24])])
+def test_winners_are_measured_at_the_lengths_of_the_sweep_that_they_are_of(
+    protocol: dict[str, int], lengths: list[int], tmp_path: Path, model: Path
+) -> None:
+    file = study(tmp_path, model, "nli", rows(CLEAN["nli"]))
+    content = json.loads(file.read_text())
+    content["search"][0]["space"]["max_length"] = [8, 16]
+    file.write_text(json.dumps(content))
+    search = [{"datasets": ["mine"], "space": {"winners_of": "study"}}]
+    again = tmp_path / "again.yaml"
+    winners = {"name": "again", "models": ["tiny"], "search": search, "protocol": protocol}
+    again.write_text(json.dumps(winners))
+    assert [each.max_length for each in audited(again).cells[0].measured.lengths] == lengths
+
+
 def test_fertility_is_relative_to_the_first_model(tmp_path: Path, model: Path) -> None:
     write(tmp_path / "mine", rows(CLEAN["classification"]))
     other = tiny_model(tmp_path / "bytes", "modernbert")

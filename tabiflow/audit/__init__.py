@@ -121,13 +121,22 @@ def _examined(dataset: Dataset, limit: Mapping[str, int], found: list[Finding]) 
 
 def _settings(sweep: Sweep, grid: Grid, dataset: Dataset) -> list[Protocol]:
     """One protocol for each length that the data set's trials use."""
-    lengths = dict.fromkeys(
+    lengths = _lengths(sweep, grid, dataset) or [sweep.protocol.max_length]
+    return [sweep.protocol.model_copy(update={"max_length": length}) for length in lengths]
+
+
+def _lengths(sweep: Sweep, grid: Grid, dataset: Dataset) -> list[Any]:
+    """Of winners, before they are known: whatever their own sweep searches, unless it is set."""
+    named = sweep.winners_of
+    if named is not None and grid.origin is not None and "max_length" not in named.protocol:
+        return _lengths(named.sweep, grid.origin, dataset)
+    found = (
         length
         for datasets, space in grid.searches
         if dataset in datasets
         for length in _max_lengths(space, sweep.protocol.max_length)
     )
-    return [sweep.protocol.model_copy(update={"max_length": length}) for length in lengths]
+    return list(dict.fromkeys(found))
 
 
 def _max_lengths(space: Space, otherwise: int | None) -> Sequence[Any]:
