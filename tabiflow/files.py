@@ -91,7 +91,7 @@ def _read_jsonl(file: Path, columns: Sequence[str], optional: Sequence[str]) -> 
     values: dict[str, list[Any]] = {column: [] for column in wanted}
     present: dict[str, None] = {}
     rows = 0
-    for record in _records(file):
+    for record in records(file):
         rows += 1
         present |= dict.fromkeys(record)
         for column in wanted:
@@ -102,7 +102,8 @@ def _read_jsonl(file: Path, columns: Sequence[str], optional: Sequence[str]) -> 
     return pa.table({column: _array(file, column, values[column]) for column in kept})
 
 
-def _records(file: Path) -> Iterator[dict[str, Any]]:
+def records(file: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a JSON Lines file, whatever types they mix. Raises OSError as it comes."""
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():

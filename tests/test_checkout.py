@@ -245,6 +245,35 @@ def terminal(
     return opened(tmp_path, ledger_template, capsys, monkeypatch)
 
 
+WEIRD = ("null", "5", "[]", "{}", "[null, {a: 1}]", "!function a.b", "!x [1]", "1999-99-99", "'x'")
+KEYS = (
+    *("task", "include", "class", "dataset_path", "dataset_name", "test_split", "output_type"),
+    *("description", "doc_to_text", "doc_to_choice", "doc_to_target", "target_delimiter"),
+    *("generation_kwargs", "generation_kwargs: {until", "generation_kwargs: {temperature"),
+    *("generation_kwargs: {max_gen_toks", "filter_list", "filter_list: [{filter", "metric_list"),
+)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_whatever_a_key_holds_it_is_taken_left_or_a_fault(tmp_path: Path, key: str) -> None:
+    closing = "}" * key.count("{") + "]" * key.count("[")
+    for base, name in ((IRONY, "ironytr"), (SUMMARY, "xlsum_tr")):
+        plain = base.replace("include: ortak_yaml\n", "output_type: multiple_choice\n")
+        head = key.split(":")[0] + ":"
+        kept = "".join(f"{line}\n" for line in plain.splitlines() if not line.startswith(head))
+        for value in WEIRD:
+            text = f"{kept}{key}: {value}{closing}\n"
+            folder = tree(tmp_path, a=text, b="task: baska\n")
+            found = compare(TASKS, TEMPLATES, checkout.read(folder), {})
+            (one,) = [each for each in found.taken if each.task == name]
+            assert one.template.prompt and (one.wording or one.left)
+
+
+def test_a_file_that_is_nested_without_end_is_a_fault(tmp_path: Path) -> None:
+    found = checkout.read(tree(tmp_path, a="a: " + "[" * 2_000, b="task: baska\n"))
+    assert "nested too deeply" in found.faults[0]
+
+
 def test_the_verb_lists_differences_hashes_and_what_the_tables_give(
     tmp_path: Path, terminal: Terminal
 ) -> None:

@@ -127,6 +127,13 @@ def test_choices_come_in_many_forms(tmp_path: Path, choices: Any) -> None:
     assert (item.options, item.gold) == (("su", "taş"), 1)
 
 
+def test_one_row_has_numbers_and_the_next_has_words(tmp_path: Path) -> None:
+    rows = [question(0, "B", [4, 5]), question(1, "A", ["dört", "beş"]), question(2, 1.5, ["a"])]
+    found = read(jsonl(tmp_path, rows))
+    assert [item.options for item in found.found.scored] == [("4", "5"), ("dört", "beş")]
+    assert reasons(found) == {2: "it has 1 option"}
+
+
 def test_a_label_says_which_choice_it_is(tmp_path: Path) -> None:
     choices = {"text": ["su", "taş"], "label": ["2", "1"]}
     assert golds(read(jsonl(tmp_path, [question(0, "1", choices)]))) == [1]

@@ -56,6 +56,8 @@ def audit_verb(
     """What is in the data, before anything runs; needs tokenizers only. Starts nothing."""
     if not any((sweep, rated, cetvel, asked)):
         raise UserError("nothing to audit", hint="name a sweep, or a file with --ratings")
+    if asked is None and (validation is not None or exclude_invalid):
+        raise UserError("--validation and --exclude-invalid go with --choices")
     if page is not None and sweep is None:
         raise UserError("--html shows a sweep's data", hint="name the sweep")
     content: dict[str, Any] = {}
@@ -80,6 +82,8 @@ def audit_verb(
 def _sweep(file: Path, page: Path | None, content: dict[str, Any], tables: list[Any]) -> int:
     """The number of serious findings."""
     if is_evaluation(file):
+        if page is not None:
+            raise UserError("--html shows the data of a sweep that trains", where=str(file))
         from tabiflow.cli import benchmark
 
         benchmark.evaluation_sections(file, content, tables)

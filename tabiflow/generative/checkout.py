@@ -16,7 +16,7 @@ from tabiflow.source import Source
 
 MOST_VALUES = 5_000
 """In one file, aliases counted as often as they are used."""
-LARGEST = 1_000_000
+LARGEST = 100_000
 """Bytes of one file."""
 
 
@@ -106,9 +106,12 @@ def _merged(
     """A file's keys over those of what it includes, of which the first named win."""
     own, places = _keys(file)
     included = own.pop("include", [])
+    names = [included] if isinstance(included, str) else included
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise SpecError("its include is no file name", where=places["include"])
     values: dict[str, Any] = {}
     lines: dict[str, str] = {}
-    for name in reversed([included] if isinstance(included, str) else included):
+    for name in reversed(names):
         inner = _inside(file, name, root, (*outer, file.resolve()), places["include"])
         for target, found in zip(
             (values, lines), _merged(inner, root, (*outer, file.resolve())), strict=True
@@ -117,8 +120,8 @@ def _merged(
     return values | own, lines | places
 
 
-def _inside(file: Path, name: Any, root: Path, outer: tuple[Path, ...], where: str) -> Path:
-    target = (file.parent / str(name)).resolve()
+def _inside(file: Path, name: str, root: Path, outer: tuple[Path, ...], where: str) -> Path:
+    target = (file.parent / name).resolve()
     if not target.is_relative_to(root.resolve()):
         raise SpecError(f"it includes `{name}`, outside the checkout", where=where)
     if target in outer:
@@ -129,9 +132,15 @@ def _inside(file: Path, name: Any, root: Path, outer: tuple[Path, ...], where: s
 def _keys(file: Path) -> tuple[dict[str, Any], dict[str, str]]:
     if file.is_file() and file.stat().st_size > LARGEST:
         raise SpecError(f"it is larger than {LARGEST} bytes", where=str(file))
-    source = Source.read(file)
     budget = iter(range(MOST_VALUES))
-    keys = {str(key): _plain(value, budget, file) for key, value in source.tree.items()}
+    try:
+        source = Source.read(file)
+        keys = {str(key): _plain(value, budget, file) for key, value in source.tree.items()}
+    except RecursionError as error:
+        raise SpecError("it is nested too deeply", where=str(file)) from error
+    except ValueError as error:
+        # Dates that are none, and paths that no system has.
+        raise SpecError(f"it cannot be read: {error}", where=str(file)) from error
     return keys, {key: source.where(key) for key in keys}
 
 

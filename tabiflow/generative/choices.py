@@ -255,12 +255,23 @@ def _listed(text: str) -> Any:
 
 
 def _rows(file: Path) -> Iterator[dict[str, Any]]:
-    if file.suffix == ".csv":
-        yield from _csv(file)
-    elif file.suffix in (".jsonl", ".parquet"):
-        yield from files.read(file, _FIELDS, ["subject"]).to_pylist()
-    else:
+    if file.suffix not in _READERS:
         raise UserError("questions are .csv, .jsonl or .parquet", where=str(file))
+    try:
+        yield from _READERS[file.suffix](file)
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}", where=str(file)) from error
+
+
+def _parquet(file: Path) -> Iterator[dict[str, Any]]:
+    yield from files.read(file, _FIELDS, ["subject"]).to_pylist()
+
+
+def _jsonl(file: Path) -> Iterator[dict[str, Any]]:
+    """Line by line: options are numbers in one row and words in the next."""
+    for record in files.records(file):
+        files.require(_FIELDS, list(record), str(file))
+        yield record
 
 
 _OPTION_COLUMN = re.compile(r"(?:(?:choice|option)[_ ]?)?([A-Za-z]|\d)", re.IGNORECASE)
@@ -280,8 +291,6 @@ def _csv(file: Path) -> Iterator[dict[str, Any]]:
                 if None in row or None in row.values():
                     raise DataError("its columns are not the header's", where=_line(file, reader))
                 yield row | {"choices": _from_columns(row, columns) if columns else row["choices"]}
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror}", where=str(file)) from error
     except UnicodeDecodeError as error:
         raise DataError("not UTF-8 text", where=str(file)) from error
     except csv.Error as error:
@@ -298,3 +307,6 @@ def _from_columns(row: Mapping[str, str], columns: Sequence[str]) -> list[str]:
     while texts and not texts[-1]:
         texts.pop()
     return texts
+
+
+_READERS = {".csv": _csv, ".jsonl": _jsonl, ".parquet": _parquet}

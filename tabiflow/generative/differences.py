@@ -81,7 +81,7 @@ def _of_generation(task: BenchmarkTask, values: Mapping[str, object]) -> Iterato
     given = values.get("generation_kwargs")
     settings = given if isinstance(given, dict) else {}
     until = settings.get("until", "\n\n, the harness's own")
-    theirs = until if isinstance(until, str) else "".join(map(str, until))
+    theirs = "".join(map(str, until)) if isinstance(until, list) else str(until)
     ours = "".join(task.generation.stop)
     if ours != theirs:
         yield Difference(task.name, "stop", UNSAID, repr(ours), repr(theirs))
