@@ -187,6 +187,7 @@ doc_to_choice: !function kotu.hesapla
             {
                 "a": "task: a\nx0: &x0 [0, 0, 0, 0, 0, 0, 0, 0]\n"
                 + "".join(f"x{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 8)}]\n" for n in range(1, 9))
+                + "metric_list: *x8\n"
             },
             "more than 5000 values",
         ),
@@ -270,8 +271,9 @@ def test_whatever_a_key_holds_it_is_taken_left_or_a_fault(tmp_path: Path, key: s
 
 
 def test_a_file_that_is_nested_without_end_is_a_fault(tmp_path: Path) -> None:
-    found = checkout.read(tree(tmp_path, a="a: " + "[" * 2_000, b="task: baska\n"))
-    assert "nested too deeply" in found.faults[0]
+    blocks = "\n".join(f"{' ' * depth}a:" for depth in range(500))
+    found = checkout.read(tree(tmp_path, a="a: " + "[" * 2_000, b=blocks, c="task: baska\n"))
+    assert ["nested too deeply" in fault for fault in found.faults] == [True, True]
 
 
 def test_the_verb_lists_differences_hashes_and_what_the_tables_give(
