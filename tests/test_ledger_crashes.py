@@ -1,19 +1,17 @@
 """Drivers that die and servers that go away: nothing lost, nothing twice, nothing left running."""
 
-import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from ledgers import SWEEP, begin, copied, epoch, history, record, runs, trial
+from servers import free_port, mlflow_server
 
 from tabiflow.ledger import feed as feeding
 from tabiflow.ledger import wal
@@ -186,46 +184,12 @@ def test_a_sweep_killed_at_random_moments_loses_nothing_and_repeats_nothing(stor
     assert runs(store, "attributes.status = 'RUNNING'") == []
 
 
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-@contextmanager
-def _server(folder: Path, port: int) -> Iterator[None]:
-    options = ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--workers", "1"]
-    options += ["--artifacts-destination", str(folder / "artifacts"), "--port", str(port)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "mlflow", "server", *options],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        env={**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
-    )
-    try:
-        _wait_for(port)
-        yield
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def _wait_for(port: int) -> None:
-    for _ in range(600):
-        with socket.socket() as tried:
-            if tried.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.2)
-    raise TimeoutError("the MLflow server does not start")
-
-
 @pytest.mark.slow
 def test_a_server_that_is_away_in_the_middle_costs_nothing(ledger_template, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     copied(ledger_template, tmp_path)
-    port = _free_port()
-    with _server(tmp_path, port):
+    port, address = free_port(), f"sqlite:///{tmp_path}/mlflow.db"
+    with mlflow_server(address, tmp_path, port):
         store = Store.open(f"http://127.0.0.1:{port}")
         manager = store.recorder(SWEEP)
         recorder = manager.__enter__()
@@ -237,7 +201,7 @@ def test_a_server_that_is_away_in_the_middle_costs_nothing(ledger_template, tmp_
     for number in range(2, 6):
         record(recorder, trial(rate=number * 1e-6))
     assert not recorder.flush(5)
-    with _server(tmp_path, port):
+    with mlflow_server(address, tmp_path, port):
         recorder.finish(trial().id, 1, Result(2, 52.0))
         confirming = trial(split="test")
         recorder.open_test(confirming, 1, "seed25", Opening(confirming.id, "ayşe", "now", "-"))

@@ -26,8 +26,13 @@ class Posting:
         at_once(lambda each: self._write(*each), list(writes.items()))
 
     def _create(self, experiment: str, new: NewRun) -> str:
-        asked = {"experiment_id": experiment, "run_name": new.name, "start_time": new.at}
-        made = self._rest.ask("POST", "runs/create", {**asked, "tags": _pairs(new.tags)})
+        asked: dict[str, Any] = {
+            "experiment_id": experiment,
+            "user_id": "unknown",
+            "run_name": new.name,
+        }
+        asked |= {"start_time": new.at, "tags": _pairs(new.tags)}
+        made = self._rest.ask("POST", "runs/create", asked)
         return str(made["run"]["info"]["run_id"])
 
     def _write(self, run: str, writes: Writes) -> None:

@@ -26,10 +26,10 @@ class RehearsedBug(RuntimeError):
 def run(job: Job) -> Generator[Epoch, None, Result]:
     trial = job.trial
     _strike(job)
-    epochs = []
+    quality, epochs = _quality(trial), []
     for number in range(1, trial.protocol.epochs + 1):
         time.sleep(trial.runner.get("seconds", 0.0))
-        epochs.append(_epoch(trial, number))
+        epochs.append(_epoch(trial, number, quality))
         yield epochs[-1]
     kept = max(epochs, key=lambda epoch: epoch.score)
     if trial.split == "validation":
@@ -58,10 +58,10 @@ def _meets(trial: Trial, misfortune: str) -> bool:
     return _luck(trial.id, misfortune) < share
 
 
-def _epoch(trial: Trial, number: int) -> Epoch:
+def _epoch(trial: Trial, number: int, quality: float) -> Epoch:
     learned = 1 - math.exp(-number / 2)
-    score = _bounded(_quality(trial) * learned)
-    loss = 2.5 - 2 * learned * _quality(trial) / 100
+    score = _bounded(quality * learned)
+    loss = 2.5 - 2 * learned * quality / 100
     seconds = trial.runner.get("seconds", 0.0)
     return Epoch(number, score, loss, {"train_loss": 0.9 * loss, "train_seconds": seconds})
 
