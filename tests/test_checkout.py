@@ -271,7 +271,7 @@ def test_whatever_a_key_holds_it_is_taken_left_or_a_fault(tmp_path: Path, key: s
 
 
 def test_a_file_that_is_nested_without_end_is_a_fault(tmp_path: Path) -> None:
-    blocks = "\n".join(f"{' ' * depth}a:" for depth in range(500))
+    blocks = "\n".join(f"{' ' * depth}a:" for depth in range(400))
     found = checkout.read(tree(tmp_path, a="a: " + "[" * 2_000, b=blocks, c="task: baska\n"))
     assert ["nested too deeply" in fault for fault in found.faults] == [True, True]
 
