@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Installed with byte code: importing the libraries costs seconds a process without it.
 INSTALL := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: setup quickstart test test-slow check
+.PHONY: setup quickstart test test-slow test-cluster check
 
 setup: $(VENV)/installed
 
@@ -28,6 +28,10 @@ test: setup
 
 test-slow: setup
 	$(BIN)/python -m pytest -m slow
+
+# Real hosts, lost one after another: HOSTS_TOOL makes them. Without one it says so.
+test-cluster: setup
+	$(BIN)/python benchmarks/cluster_check.py
 
 check: setup
 	$(BIN)/ruff check .
