@@ -140,6 +140,8 @@ def _in_a_process(system: str, trials: int, server: str | None) -> Floor:
 class Nowhere:
     """A recorder that records nothing."""
 
+    id = "nowhere"
+
     def cell(self, *told: Any) -> None: ...
 
     def start(self, *told: Any) -> None: ...
