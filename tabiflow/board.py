@@ -19,7 +19,8 @@ from rich.text import Text
 from tabiflow.ledger import Ending, Failure, Killed
 from tabiflow.plan import CellPlan, Plan
 from tabiflow.spec import label
-from tabiflow.trial import Cell, Epoch, Hold, Trial
+from tabiflow.spent import Spent
+from tabiflow.trial import Cell, Epoch, Hold, Result, Trial
 from tabiflow.work import Work
 
 log = logging.getLogger(__name__)
@@ -64,6 +65,8 @@ class Progress:
     kinds: Counter[str] = field(default_factory=Counter)
     """Failures of this session by kind."""
     ended: int = 0
+    spent: Spent = field(default_factory=Spent)
+    """Of the trials that ended in this session."""
     began: float = field(default_factory=time.monotonic)
 
     @classmethod
@@ -108,6 +111,8 @@ class Progress:
         else:
             square.done += 1
             square.score(ending.score)
+        if isinstance(ending, Result):
+            self.spent += Spent.of(ending.facts) or Spent()
 
     def hold(self, cell: Cell) -> None:
         square = self.cells[cell]
@@ -239,7 +244,10 @@ def _drawn(square: CellProgress | None) -> Text:
 def _footer(progress: Progress) -> Text:
     kinds = ", ".join(f"{count} {kind}" for kind, count in progress.kinds.most_common()) or "none"
     left = duration(progress.seconds_left())
-    return Text(f"\n{progress.left} trials left, about {left}; failures: {kinds}")
+    useful = shown(progress.spent.useful, ".0%")
+    return Text(
+        f"\n{progress.left} trials left, about {left}; useful steps: {useful}; failures: {kinds}"
+    )
 
 
 def _running(progress: Progress) -> Iterator[Text]:

@@ -18,6 +18,7 @@ from ray.exceptions import GetTimeoutError, RayError
 from ray.tune.experiment import Trial as TuneTrial
 
 from tabiflow.checkpoints import Storage
+from tabiflow.cost import Taken
 from tabiflow.ledger import Ending, Failure, Killed, Pruned, Recorder
 from tabiflow.provenance import now
 from tabiflow.runners.failures import kind_of, one_line
@@ -224,7 +225,8 @@ class Driver(tune.Callback):  # type: ignore[misc]
             self._close(attempt, Killed("interrupted"))
         elif isinstance(report, Result):
             self._summary.done += 1
-            self._queue.done(attempt, Status.DONE, report.score, report.epoch)
+            told = Taken.of(attempt.trial, report.facts)
+            self._queue.done(attempt, Status.DONE, report.score, report.epoch, told)
             self._close(attempt, report)
         else:
             # Tune completes a trial between two epochs only where the scheduler cut it short.

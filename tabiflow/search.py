@@ -9,13 +9,13 @@ import math
 import re
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from ray.tune.search import Searcher
 
-from tabiflow.plan import CellPlan
+from tabiflow.cost import Costs, Taken, taken
 from tabiflow.sampling import Sampler
 from tabiflow.spec import Limits
 from tabiflow.trial import HOLDING, Cell, FailureKind, Hold, Opening, Outcome, Status, Trial
@@ -56,14 +56,6 @@ class Verdict:
     hold: Hold | None = None
 
 
-def cost(cell: CellPlan, trial: Trial) -> float:
-    """Parameters x training rows x epochs, for comparison only; NaN where one is unknown."""
-    rows: float = cell.dataset.sizes.get("train", math.nan)
-    limit = trial.limit.get("train", math.inf)
-    parameters = cell.model.parameters or math.nan
-    return parameters * min(limit, rows) * trial.protocol.epochs
-
-
 def signature(error: str) -> str:
     """What two errors have in common when they are the same: no paths, no numbers."""
     line = error.splitlines()[0] if error else ""
@@ -86,10 +78,12 @@ class Queue:
         self._numbers = Counter({id: outcome.attempt for id, outcome in outcomes.items()})
         self._lost: Counter[str] = Counter()
         self._alone: dict[str, Alone] = {}
-        self._waiting = deque(_longest_first(work))
+        self._costs = Costs(taken(outcomes.values()))
+        self._waiting = deque(trial for each in work for trial in each.trials)
+        self._sorted = False
         self._paused: list[tuple[float, str, Trial]] = []
         sampled = sorted(
-            (each for each in work if each.samples), key=lambda each: _rank(_study_cost(each))
+            (each for each in work if each.samples), key=lambda each: _rank(self._study_cost(each))
         )
         self._drawing = {each.cell.cell: each.samples for each in sampled}
         self._samplers = {each.cell.cell: _sampler(each) for each in sampled}
@@ -147,9 +141,14 @@ class Queue:
         """A trial of the cell has trained an epoch: its model and data set work."""
         self._sound.add(cell)
 
-    def done(self, attempt: Attempt, status: Status, score: float, epoch: int) -> None:
-        """The attempt ended without a failure."""
+    def done(
+        self, attempt: Attempt, status: Status, score: float, epoch: int, told: Taken | None = None
+    ) -> None:
+        """The attempt ended without a failure; what it took corrects the order of the others."""
         self._running[attempt.trial.cell] -= 1
+        if told is not None:
+            self._costs.learn(told)
+            self._sorted = False
         self._tell(attempt.trial, status, score, epoch)
 
     def dropped(self, attempt: Attempt) -> None:
@@ -197,11 +196,22 @@ class Queue:
         return None
 
     def _planned(self) -> Trial | None:
+        if not self._sorted:
+            self._waiting = deque(sorted(self._waiting, key=self._place))
+            self._sorted = True
         for index, trial in enumerate(self._waiting):
             if self._takes_more(trial.cell):
                 del self._waiting[index]
                 return trial
         return None
+
+    def _place(self, trial: Trial) -> float:
+        """The longest first, so that none is begun when everything else is done."""
+        return _rank(self._costs.seconds(self._work[trial.cell].cell, trial))
+
+    def _study_cost(self, work: Work) -> float:
+        study = work.cell.study
+        return math.nan if study is None else self._costs.seconds(work.cell, study.template)
 
     def _takes_more(self, cell: Cell) -> bool:
         """Until a trial of a cell has trained an epoch, no more of them run than may fail alike."""
@@ -234,11 +244,6 @@ def _sampler(work: Work) -> Sampler:
     return Sampler(work.cell.study, work.cell.outcomes.values(), work.trials)
 
 
-def _longest_first(work: Iterable[Work]) -> list[Trial]:
-    pairs = [(cost(each.cell, trial), trial) for each in work for trial in each.trials]
-    return [trial for _, trial in sorted(pairs, key=lambda pair: _rank(pair[0]))]
-
-
 def _earlier_errors(work: Work) -> dict[tuple[str, str], set[str]]:
     """(kind, signature) -> trials that failed so before and are not tried again now."""
     errors: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -247,11 +252,6 @@ def _earlier_errors(work: Work) -> dict[tuple[str, str], set[str]]:
         if outcome.kind in HOLDING and outcome.trial.id not in again:
             errors[str(outcome.kind), signature(outcome.error)].add(outcome.trial.id)
     return errors
-
-
-def _study_cost(work: Work) -> float:
-    study = work.cell.study
-    return math.nan if study is None else cost(work.cell, study.template)
 
 
 def _rank(cost: float) -> float:
@@ -275,6 +275,7 @@ class PlanSearcher(Searcher):  # type: ignore[misc]
         super().__init__(metric="score", mode="max")
         self._queue, self._attempts = queue, attempts
         self._configure, self._before, self._room = configure, before, room
+        self._began, self._handed = time.time(), 0
 
     def __getstate__(self) -> dict[str, Any]:
         """Tune pickles its searcher for a restore that is never asked for."""
@@ -288,7 +289,10 @@ class PlanSearcher(Searcher):  # type: ignore[misc]
             return finished if self._queue.finished else None
         self._before(attempt)
         self._attempts[trial_id] = attempt
-        return self._configure(attempt)
+        # The first workers are started for the first trials; later ones have been waited for.
+        since = self._began if self._handed < self._room() else time.time()
+        self._handed += 1
+        return {**self._configure(attempt), "since": since}
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False

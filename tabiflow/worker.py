@@ -24,6 +24,7 @@ from tabiflow.errors import Interrupted, TimedOut
 from tabiflow.redaction import redacted
 from tabiflow.runners import Job, runner
 from tabiflow.runners.failures import kind_of, one_line
+from tabiflow.spent import Stay, with_useful
 from tabiflow.trial import Epoch, FailureKind, Result
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ class Worker(tune.Trainable):  # type: ignore[misc]
     def __init__(self, config: dict[str, Any] | None = None, storage: Any = None) -> None:
         # Relative paths in environment variables are the driver's, not some trial folder's.
         os.environ["RAY_CHDIR_TO_TRIAL_DIR"] = "0"
+        self._left: float | None = None
         super().__init__(config, storage)
 
     @classmethod
@@ -64,6 +66,8 @@ class Worker(tune.Trainable):  # type: ignore[misc]
         self._job, self._over = config["job"], False
         self._deadline = time.monotonic() + config["seconds"]
         self._epochs = _epochs(config["job"])
+        fresh = self._left is None
+        self._stay = Stay(config["since"] if self._left is None else self._left, fresh=fresh)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         # A pruned trial stands between two epochs and must let go of what it holds.
@@ -90,7 +94,7 @@ class Worker(tune.Trainable):  # type: ignore[misc]
 
     def step(self) -> dict[str, Any]:
         report = self._report()
-        self._over = isinstance(report, Result)
+        self._over, self._left = isinstance(report, Result), time.time()
         score = math.nan if isinstance(report, Failed) else report.score
         if isinstance(report, Epoch):
             return {"score": score, "report": report, "epoch": report.epoch}
@@ -98,11 +102,11 @@ class Worker(tune.Trainable):  # type: ignore[misc]
 
     def _report(self) -> Report:
         try:
-            with _time_limit(self._deadline - time.monotonic()):
+            with self._stay.working(), _time_limit(self._deadline - time.monotonic()):
                 return next(self._epochs)
         except StopIteration as end:
             result: Result = end.value
-            return result
+            return replace(result, facts=with_useful({**result.facts, **self._stay.facts()}))
         except Exception as error:
             told = redacted(traceback.format_exc())[-TRACEBACK:]
             return Failed(kind_of(error), one_line(error), told)

@@ -10,7 +10,7 @@ from studies import RATES, dataset, model, outcome, planned, searched
 
 from tabiflow.plan import Plan
 from tabiflow.pruning import AshaPerCell
-from tabiflow.search import Attempt, Queue, cost, signature
+from tabiflow.search import Attempt, Queue, signature
 from tabiflow.spec import Limits, Pruning
 from tabiflow.trial import Cell, Status, Trial
 from tabiflow.work import missing
@@ -91,13 +91,6 @@ def test_a_cell_of_unknown_cost_leads(tmp_path: Path) -> None:
     plan = planned(tmp_path, models=[model(parameters=5)], search=search)
 
     assert _all(_queue(plan))[0].trial.dataset == "unknown"
-
-
-def test_cost_is_parameters_by_rows_by_epochs(tmp_path: Path) -> None:
-    plan = planned(tmp_path, **_cells(limit={"train": 100}, protocol={"epochs": 4}))
-    costs = {cell.dataset.name: cost(cell, cell.trials[0]) for cell in plan.cells}
-
-    assert costs == {"small": 5 * 10 * 4, "big": 5 * 100 * 4}
 
 
 def test_attempts_go_on_counting_where_the_ledger_is(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from tabiflow import ledger, selection
 from tabiflow.board import shown
 from tabiflow.cli.away import anywhere
 from tabiflow.cli.common import Known, know, on_sweep, say, table
+from tabiflow.cli.expected import Expected
 from tabiflow.errors import UserError, near
 from tabiflow.plan import CellPlan, Plan
 from tabiflow.registry.cetvel import TASKS
@@ -28,10 +29,16 @@ from tabiflow.trial import Outcome, Status
 @click.command(name="plan")
 @on_sweep
 @click.option("--explain", is_flag=True, help="Also which trials are proven equal, and why.")
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="Of the forecast; default: as many as last ran."
+)
 @anywhere()
-def plan_verb(sweep: Path, rehearse: bool, as_data: bool, explain: bool) -> None:
-    """What the sweep asks for, and what is left to run. Runs nothing."""
+def plan_verb(
+    sweep: Path, rehearse: bool, as_data: bool, explain: bool, workers: int | None
+) -> None:
+    """What the sweep asks for, what is left to run and how long it may take. Runs nothing."""
     known = know(sweep, rehearse)
+    expected = Expected.of(known.plan, workers)
     counts = known.plan.counts
     content = {
         **counts,
@@ -39,6 +46,7 @@ def plan_verb(sweep: Path, rehearse: bool, as_data: bool, explain: bool) -> None
         "models": known.plan.models,
         "datasets": known.plan.datasets,
         **_waiting(known),
+        "forecast": expected.content(),
         **({"equal": list(_equal(known.plan))} if explain else {}),
     }
     rows = [
@@ -52,6 +60,7 @@ def plan_verb(sweep: Path, rehearse: bool, as_data: bool, explain: bool) -> None
         f"\n{counts['trials']} trials in {counts['cells']} cells: {counts['todo']} to do, "
         f"{counts['known']} known, {counts['failed']} failed, {counts['held']} held",
         *_merged_lines(known.plan, explain),
+        *expected.lines(),
         *_origin_lines(known),
     )
 

@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-from tabiflow.plan import CellPlan, Plan
+from tabiflow.forecast import share
+from tabiflow.plan import Plan
 from tabiflow.spec import Dataset, Model
+from tabiflow.spent import together
 from tabiflow.trial import Outcome
 
 
@@ -174,7 +176,17 @@ def provenance(plan: Plan, found: Sequence[Outcome]) -> dict[str, str]:
     told = {tag: _values(found, tag) for tag in PROVENANCE}
     on_gpu = [each for each in found if each.tags.get("device", "cpu") != "cpu"]
     hours = {"trial_hours": _hours(found), "gpu_hours": _gpu_hours(plan, on_gpu)}
-    return {name: value for name, value in {**told, **hours}.items() if value}
+    return {name: value for name, value in {**told, **hours, **_shares(found)}.items() if value}
+
+
+def _shares(found: Iterable[Outcome]) -> dict[str, str]:
+    """Of the seconds of all workers: what training steps and validation passes had of them, and
+    where the rest went."""
+    spent = together(found)
+    if not spent.allocated:
+        return {}
+    parts = {f"share_{name}": each / spent.allocated for name, each in asdict(spent).items()}
+    return {name: f"{each:.3f}" for name, each in {"useful_steps": spent.useful, **parts}.items()}
 
 
 def _hours(found: Iterable[Outcome]) -> str:
@@ -184,19 +196,13 @@ def _hours(found: Iterable[Outcome]) -> str:
 
 def _gpu_hours(plan: Plan, found: Iterable[Outcome]) -> str:
     """A trial's hours times the share of a GPU that it held."""
-    shares = {cell.model.name: _share(plan, cell) for cell in plan.cells}
+    shares = {cell.model.name: share(plan, cell) for cell in plan.cells}
     hours = [
         each.seconds * shares[each.trial.model] / 3600
         for each in found
         if not math.isnan(each.seconds)
     ]
     return f"{sum(hours):.3f}" if hours else ""
-
-
-def _share(plan: Plan, cell: CellPlan) -> float:
-    asked = plan.sweep.gpus if cell.model.gpus is None else cell.model.gpus
-    # Neither says: a trial takes one where the cluster has any.
-    return 1.0 if asked is None else asked
 
 
 def unfinished(plan: Plan) -> dict[str, int]:

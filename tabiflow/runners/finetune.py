@@ -141,7 +141,7 @@ def _opening(job: Job) -> Opening | None:
 def _trial(
     job: Job, opening: Opening | None, device: torch.device
 ) -> Generator[Epoch, None, Result]:
-    clock, trial = Clock(), job.trial
+    clock, trial, before = Clock(), job.trial, _fresh_peak()
     with clock.phase("start"):
         metrics = Additional(job.metrics)
         text = text_encoder(job.model)
@@ -158,8 +158,13 @@ def _trial(
     yield from told
     kept = yield from _kept_up(training, keeper)
     spent = {name: round(seconds, 3) for name, seconds in kept.seconds.items()}
-    facts = {**splits.facts(), **clock.seconds, **spent, **_machine(job, model, recipe)}
-    facts |= {"resumed_after_epoch": len(told)} if told else {}
+    facts = {**splits.facts(), **clock.seconds, **spent, **_machine(job, model, recipe, before)}
+    if told:
+        earlier = {name: sum(each.metrics[name] for each in told) for name in kept.seconds}
+        facts |= {"resumed_after_epoch": len(told)}
+        facts |= {f"earlier_{name}": round(seconds, 3) for name, seconds in earlier.items()}
+    figures = kept.epoch.metrics
+    facts |= {name: round(figures[name], 3) for name in ("train_tokens", "train_padding")}
     facts |= {"trained_epochs": kept.trained, "largest_part": kept.largest_part or "all"}
     if metrics.left_out:
         facts["metrics_left_out"] = ", ".join(sorted(metrics.left_out))
@@ -290,27 +295,55 @@ def _dropouts(config: PretrainedConfig) -> list[str]:
     return [name for name in config.to_dict() if "dropout" in name or name.endswith("pdrop")]
 
 
-def _machine(job: Job, model: torch.nn.Module, recipe: Recipe) -> Facts:
+def _machine(job: Job, model: torch.nn.Module, recipe: Recipe, before: float | None) -> Facts:
     """What computed the trial, for whoever must explain a difference."""
     cuda = recipe.device.type == "cuda"
-    peak = (
-        torch.cuda.max_memory_allocated(recipe.device)
-        if cuda
-        else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    )
     return {
+        **_memory(recipe.device, before),
         "device": torch.cuda.get_device_name(recipe.device) if cuda else "cpu",
         "threads": torch.get_num_threads(),
         "precision": "bf16" if recipe.bf16 else "fp32",
         "attention": str(next(_pretrained(model)).config._attn_implementation),
         "parameters": sum(each.numel() for each in model.parameters()),
         "trust_remote_code": str(job.model.trust_remote_code).lower(),
-        "peak_memory_mb": round(peak / 2**20),
-        # A CPU process keeps no account by trial: its peak may be an earlier trial's.
-        "peak_memory_of": "trial" if cuda else "process",
         "torch": torch.__version__,
         "transformers": version("transformers"),
     }
+
+
+def _memory(device: torch.device, before: float | None) -> Facts:
+    """The trial's peak. On the CPU what its process grew by where Linux tells, else the process's
+    own peak, which may be an earlier trial's."""
+    if device.type == "cuda":
+        peak = torch.cuda.max_memory_allocated(device)
+        whole = torch.cuda.get_device_properties(device).total_memory
+        known = {"device_memory_mb": round(whole / 2**20)}
+        return {**known, "peak_memory_mb": round(peak / 2**20), "peak_memory_of": "trial"}
+    highest = _resident("VmHWM")
+    if before is None or highest is None:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return {"peak_memory_mb": round(peak / 2**10), "peak_memory_of": "process"}
+    known = {"process_memory_mb": round(highest / 2**10)}
+    grown = max(0.0, highest - before)
+    return {**known, "peak_memory_mb": round(grown / 2**10), "peak_memory_of": "trial"}
+
+
+def _fresh_peak() -> float | None:
+    """Kilobytes that the process holds, its peak forgotten; None where only Linux could."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return None
+    return _resident("VmRSS")
+
+
+def _resident(name: str) -> float | None:
+    """A line of the process's status, in kilobytes."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return None
+    return next((float(line.split()[1]) for line in lines if line.startswith(f"{name}:")), None)
 
 
 def _reset(job: Job) -> torch.device:
