@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def _seconds(ended: Sequence[Outcome], wall: float) -> Iterator[str]:
-    spent = together(ended)
+    spent = together(each.tags for each in ended)
     yield "# A real sweep"
     yield ""
     yield f"{len(ended)} trials, {WORKERS} workers, {wall:.0f} s from the command's start to end."

@@ -10,7 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 
 from tabiflow.trial import Outcome
 
@@ -106,10 +106,26 @@ def with_useful(facts: Facts) -> dict[str, str | int | float]:
     return {**facts, **({"useful_fraction": round(found.useful, 4)} if found else {})}
 
 
-def together(outcomes: Iterable[Outcome]) -> Spent:
-    """Of all trials that tell it, with what their workers waited at each session's end."""
-    told = [(each.tags, found) for each in outcomes if (found := Spent.of(each.tags)) is not None]
-    return sum((found for _, found in told), Spent(waiting=_tails(tags for tags, _ in told)))
+def together(told: Iterable[Facts]) -> Spent:
+    """Of all trials, by what was recorded with each, where anything was; with what their workers
+    waited at each session's end."""
+    pairs = [(facts, found) for facts in told if (found := Spent.of(facts)) is not None]
+    return sum((found for _, found in pairs), Spent(waiting=_tails(facts for facts, _ in pairs)))
+
+
+def kept(facts: Facts) -> dict[str, str | int | float]:
+    """What `together` needs of them."""
+    names = ("worker", "left_at")
+    return {name: facts[name] for name in facts if name.endswith("_seconds") or name in names}
+
+
+def summary(told: Iterable[Facts]) -> dict[str, str]:
+    """As tags of a sweep's experiment; empty where no trial has told."""
+    spent = together(told)
+    if not spent.allocated:
+        return {}
+    parts = {f"{name}_seconds": f"{each:.1f}" for name, each in asdict(spent).items()}
+    return {"useful_fraction": f"{spent.useful:.4f}", **parts}
 
 
 def last_workers(outcomes: Iterable[Outcome]) -> int:

@@ -60,7 +60,7 @@ def test_a_worker_that_is_done_early_waits_for_the_last_one(trials):
         told(trials[2], worker="host:2", left_at=960.0),
         told(trials[2], worker="host:3", left_at=400.0, driver="d0"),
     ]
-    assert together(ended).waiting == 4 * 1 + 40
+    assert together(each.tags for each in ended).waiting == 4 * 1 + 40
     assert last_workers(ended) == 2
     assert last_workers([outcome(trials[0])]) == 0
 

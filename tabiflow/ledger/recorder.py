@@ -7,11 +7,13 @@ a `Feed`. Replaying a dead driver's log is the same writer fed from a file.
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from tabiflow import spent
 from tabiflow.errors import LeaseHeld, LedgerError
 from tabiflow.ledger import Ending, Killed, records, redacted, sqlite_file, wal
 from tabiflow.ledger.feed import BATCH, Feed
@@ -54,6 +56,7 @@ def recording(
             recorder.close(f"the sweep was stopped: {type(error).__name__}")
             raise
         recorder.close("the sweep ended before the trial did")
+        _summarise(tracking, experiment, recorder.told)
     finally:
         _release(lease)
 
@@ -62,6 +65,16 @@ def _artifacts(uri: str) -> str | None:
     """Beside a SQLite file; a server has a place of its own."""
     file = sqlite_file(uri)
     return None if file is None else (file.parent / "artifacts").as_uri()
+
+
+def _summarise(tracking: Tracking, experiment: str, told: Iterable[Mapping[str, Any]]) -> None:
+    """What the workers of this session were used for, beside the sweep's name in MLflow."""
+    try:
+        reach(tracking.uri)
+        for name, value in spent.summary(told).items():
+            tracking.write_experiment_tag(experiment, name, value)
+    except Exception as error:
+        log.warning("the sweep's seconds are not recorded: %s", redacted(str(error)))
 
 
 def _release(lease: Lease) -> None:
@@ -120,6 +133,8 @@ class SweepRecorder:
         self._facts["driver"] = lease.me.driver
         self._attempts: dict[str, _Attempt] = {}
         self._cells: dict[Cell, dict[str, str]] = {}
+        self.told: list[dict[str, Any]] = []
+        """Where their seconds went, of the trials that have ended well."""
         self._lock = threading.RLock()
         self._feed = Feed(WriteAheadLog(self._file), writer, lease.lost)
 
@@ -167,6 +182,8 @@ class SweepRecorder:
             if known is None:
                 return False
             known.ended = True
+            if isinstance(ending, Result) and "train_seconds" in ending.facts:
+                self.told.append(spent.kept(ending.facts))
             tags = {"seconds": f"{time.time() - known.started:.3f}", **records.ending_tags(ending)}
             self._tell(
                 Ended(

@@ -182,7 +182,7 @@ def provenance(plan: Plan, found: Sequence[Outcome]) -> dict[str, str]:
 def _shares(found: Iterable[Outcome]) -> dict[str, str]:
     """Of the seconds of all workers: what training steps and validation passes had of them, and
     where the rest went."""
-    spent = together(found)
+    spent = together(each.tags for each in found)
     if not spent.allocated:
         return {}
     parts = {f"share_{name}": each / spent.allocated for name, each in asdict(spent).items()}
