@@ -22,7 +22,7 @@ class Taken:
 
     trial: Trial
     seconds: float
-    """That it held its worker or let it wait."""
+    """That it held its worker or let it wait, all attempts of a resumed trial together."""
     epochs: int
     """Trained, after early stopping."""
     parameters: float
@@ -33,12 +33,21 @@ class Taken:
     @classmethod
     def of(cls, trial: Trial, facts: Facts) -> "Taken | None":
         """None of a trial that trained nothing, or did not tell."""
-        names = ("held_seconds", "trained_epochs", "parameters", "train_tokens", "train_rows")
-        if not set(names) <= facts.keys():
+        names = ("trained_epochs", "parameters", "train_tokens", "train_rows")
+        if not {"held_seconds", *names} <= facts.keys():
             return None
-        seconds, epochs, parameters, tokens, rows = (float(facts[name]) for name in names)
-        seconds += float(facts.get("waiting_seconds", 0.0))
-        return cls(trial, seconds, int(epochs), parameters, tokens, rows)
+        epochs, parameters, tokens, rows = (float(facts[name]) for name in names)
+        return cls(trial, _seconds(facts), int(epochs), parameters, tokens, rows)
+
+
+def _seconds(facts: Facts) -> float:
+    def told(*names: str) -> float:
+        return sum(float(facts.get(f"{name}_seconds", 0.0)) for name in names)
+
+    if told("process"):
+        # Imports are part of what the first trial of a process holds: no other trial repeats them.
+        return told("start", "data", "model", "train", "validation", "tracking")
+    return told("held", "waiting", "earlier_train", "earlier_validation")
 
 
 def taken(outcomes: Iterable[Outcome]) -> list[Taken]:

@@ -124,5 +124,12 @@ def test_finished_trials_correct_what_a_cell_costs(tmp_path):
     assert costs.seconds(slow, slow.trials[1]) == pytest.approx(70.0)
 
 
+def test_imports_of_a_worker_are_not_taken_for_a_trials(tmp_path):
+    trial = a_plan(tmp_path).cells[0].trials[0]
+    facts = {**finished(trial, 90.0).tags, "train_seconds": "20", "model_seconds": "1"}
+    assert Taken.of(trial, {**facts, "process_seconds": "4"}).seconds == 21
+    assert Taken.of(trial, {**facts, "process_seconds": "0", "waiting_seconds": "2"}).seconds == 92
+
+
 def test_a_trial_that_told_nothing_teaches_nothing(tmp_path):
     assert taken([outcome(a_plan(tmp_path).cells[0].trials[0])]) == []
