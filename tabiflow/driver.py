@@ -5,6 +5,7 @@ Tune calls it on the driver; nothing here decides what runs next or how.
 
 import logging
 import math
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -324,7 +325,10 @@ def _death(actor: Any) -> RayError | None:
 
 
 def _error_of(trial: TuneTrial) -> BaseException:
-    """Tune keeps it in a file: the trial's own reader looks where it is synced to, at the end."""
+    """Tune calls back while it handles it, and keeps only errors of some types in a file."""
+    handled = sys.exception()
+    if handled is not None and isinstance(handled, RayError):
+        return handled
     if trial.pickled_error_file is None:
         return RuntimeError("Tune could not go on with the trial")
     error: BaseException = cloudpickle.loads(Path(trial.pickled_error_file).read_bytes())

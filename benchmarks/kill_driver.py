@@ -1,0 +1,176 @@
+"""Kills the driver of a sweep at random moments, and counts what the ledger holds afterwards.
+
+    python benchmarks/kill_driver.py --kills 25         # rehearsed trials
+    python benchmarks/kill_driver.py --kills 3 --real   # the example's encoders, trained
+
+Every driver is a process of its own, killed with SIGKILL somewhere between its start and its end;
+the next one goes on. A sweep that ends before the kills are used up is checked, and another begun.
+Prints a line a sweep and one for all; exits with 1 where something was lost or done twice.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tabiflow import selection
+from tabiflow.ledger.store import Store
+from tabiflow.registry import resolve
+from tabiflow.spec import Sweep
+from tabiflow.trial import Status
+
+VERB = (sys.executable, "-c", "from tabiflow.cli import main; main()", "sweep", "sweep.yaml")
+STARTS = 5
+"""On a busy machine Ray may not start within the 30 seconds that it gives itself."""
+EPOCHS = 10
+REHEARSED: dict[str, Any] = {
+    "models": ["berturk"],
+    "search": [
+        {
+            "datasets": ["news_cat", "stsb_tr", "multinli_tr", "wikiann_tr"],
+            "space": {"learning_rate": [index * 1e-6 for index in range(1, 26)]},
+        }
+    ],
+    "runner": "rehearse",
+    "rehearse": {"seconds": 0.03},
+    "protocol": {"patience": None},
+}
+REAL: dict[str, Any] = {
+    "models": ["example-bert"],
+    "search": [
+        {
+            "datasets": ["example-classification", "example-sts"],
+            "space": {"learning_rate": [1e-3, 3e-3], "batch_size": [16, 32]},
+        }
+    ],
+    "protocol": {"epochs": EPOCHS, "patience": None},
+    "limit": {"train": 200, "validation": 50},
+    "checkpoint": "epoch",
+}
+
+
+@dataclass
+class Count:
+    """What a finished sweep's ledger says."""
+
+    kills: int = 0
+    trials: int = 0
+    attempts: int = 0
+    resumed: int = 0
+    """Attempts that went on from a checkpoint."""
+    lost: int = 0
+    """Trials without a FINISHED run, or with one whose curve has a gap."""
+    twice: int = 0
+    """Trials with two FINISHED runs, or with a run that began after the trial was done."""
+    running: int = 0
+    """Runs that are left RUNNING."""
+    left: int = 0
+    """Checkpoints that are left behind."""
+
+    def __add__(self, other: "Count") -> "Count":
+        mine, theirs = asdict(self), asdict(other)
+        return Count(**{name: mine[name] + theirs[name] for name in mine})
+
+    @property
+    def sound(self) -> bool:
+        return not (self.lost or self.twice or self.running or self.left)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{value} {name}" for name, value in asdict(self).items())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=25)
+    parser.add_argument("--real", action="store_true", help="train instead of rehearsing")
+    parser.add_argument("--seed", type=int, default=25)
+    parser.add_argument(
+        "--longest", type=float, default=45.0, help="seconds a driver lives at most"
+    )
+    options = parser.parse_args()
+    draw, total = random.Random(options.seed), Count()
+    while total.kills < options.kills:
+        with tempfile.TemporaryDirectory(prefix="killed-") as folder:
+            count = _sweep(Path(folder), REAL if options.real else REHEARSED, draw, options, total)
+        total = total + count
+        print(count, flush=True)
+    print(f"in all: {total}: {'sound' if total.sound else 'NOT SOUND'}")
+    return 0 if total.sound else 1
+
+
+def _sweep(
+    folder: Path,
+    content: dict[str, Any],
+    draw: random.Random,
+    options: argparse.Namespace,
+    total: Count,
+) -> Count:
+    """Drivers one after another, until one of them reaches the end."""
+    (folder / "sweep.yaml").write_text(json.dumps({"name": "killed", **content}))
+    kills, moments = 0, []
+    while total.kills + kills < options.kills:
+        moment = draw.uniform(0.0, options.longest)
+        if not _killed(folder, moment):
+            break
+        kills, moments = kills + 1, [*moments, f"{moment:.1f}"]
+    print(f"killed after {', '.join(moments)} seconds", flush=True)
+    # The last one is left alone; where one has ended before, nothing is left to be done.
+    for _ in range(STARTS):
+        if _driver(folder).wait() == 0:
+            break
+    else:
+        raise SystemExit((folder / "log").read_text(errors="replace")[-2000:])
+    return _counted(folder, kills)
+
+
+def _driver(folder: Path) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": "", "RAY_ADDRESS": ""}
+    environment["TABIFLOW_CACHE"] = str(Path.cwd() / ".tabiflow" / "cache")
+    with (folder / "log").open("ab") as log:
+        return subprocess.Popen(VERB, cwd=folder, env=environment, stdout=log, stderr=log)
+
+
+def _killed(folder: Path, moment: float) -> bool:
+    """Whether the driver was still at work."""
+    driver = _driver(folder)
+    try:
+        driver.wait(moment)
+    except subprocess.TimeoutExpired:
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+        return True
+    return False
+
+
+def _counted(folder: Path, kills: int) -> Count:
+    store = Store.open(f"sqlite:///{folder / '.tabiflow' / 'mlflow.db'}")
+    runs = store.tracking.runs("trial")
+    attempts = defaultdict(list)
+    for run in runs:
+        attempts[run.tags["trial"]].append(run)
+    curves = store.curves([run.run_id for run in runs])
+    whole = list(range(1, EPOCHS + 1))
+    planned = selection.planned(sweep := Sweep.read(folder / "sweep.yaml"), resolve(sweep)).trials
+    missing = {trial.id for trial in planned} - attempts.keys()
+    count = Count(kills, len(planned), len(runs), lost=len(missing))
+    for found in attempts.values():
+        done = [run for run in found if run.tags["status"] == Status.DONE]
+        count.lost += not any([at for at, _ in curves[run.run_id]] == whole for run in done)
+        ended = min((run.ended for run in done), default=float("inf"))
+        count.twice += len(done) > 1 or any(run.started >= ended for run in found)
+        count.running += sum(run.tags["status"] == Status.RUNNING for run in found)
+        count.resumed += sum("resumed_after_epoch" in run.tags for run in found)
+    count.left = len(list((folder / ".tabiflow").glob("checkpoints/*/*/*.ckpt")))
+    return count
+
+
+if __name__ == "__main__":
+    sys.exit(main())
