@@ -1,4 +1,4 @@
-"""A driver in a process of its own, for tests that kill it: `python sweeping.py SWEEP`.
+"""A driver in a process of its own, for tests that kill it: `python sweeping.py SWEEP [PAUSE]`.
 
 Says on standard error which trials have ended, and on standard output what the run did.
 """
@@ -12,6 +12,7 @@ from tabiflow.engine import Options, run
 from tabiflow.ledger import Ending, open_ledger
 from tabiflow.plan import plan
 from tabiflow.registry import resolve
+from tabiflow.search import PAUSE
 from tabiflow.spec import Sweep
 from tabiflow.trial import Epoch, Hold, Trial
 from tabiflow.work import missing
@@ -28,13 +29,13 @@ class Told:
         print("ended", trial.id, file=sys.stderr, flush=True)
 
 
-def main(file: Path) -> None:
+def main(file: Path, pause: float) -> None:
     sweep, book = Sweep.read(file), open_ledger()
     with book.recorder(sweep.name) as recorder:
         outcomes = book.outcomes()
         work = missing(plan(sweep, resolve(sweep), outcomes))
         curves = book.curves([outcome.run_id for outcome in outcomes.values()])
-        options = Options(workers=2)
+        options = Options(workers=2, pause=pause)
         summary = run(
             work, sweep, recorder, outcomes, curves=curves, listener=Told(), options=options
         )
@@ -42,4 +43,4 @@ def main(file: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else PAUSE)
