@@ -35,6 +35,7 @@ NUMBER = 3
 VERBS = ("cut", "heal", "kill")
 SCENES = ("left-alone", "cut-and-healed", "killed")
 MADE_HOSTS = "10.77.0.1,10.77.0.2,10.77.0.3"
+TABIFLOW = (sys.executable, "-c", "from tabiflow.cli import main; main()")
 SIZE = (
     "--num-cpus=1 --object-store-memory=100000000 --metrics-export-port=52365"
     " --dashboard-agent-listen-port=52366 --dashboard-agent-grpc-port=52367"
@@ -42,9 +43,9 @@ SIZE = (
 )
 """Of every host: one trial at a time, and little memory set aside. On a busy machine Ray would give
 up on agents that have not told their ports in 15 seconds, so they are given."""
-TRIES = 3
+TRIES = 4
 """Of `ray up`: on a busy machine Ray gives up on a host that is slow to start."""
-JOINING = 300.0
+JOINING = 200.0
 """Seconds for all hosts to join."""
 AWAY = 60.0
 """Seconds that a host is cut off: longer than Ray waits for it."""
@@ -80,8 +81,6 @@ def main() -> None:
         try:
             check(hosts, cluster, Path(made), options.scenes.split(","))
         finally:
-            # Test hosts may share their home folder with this machine.
-            cluster.run("rm -f ~/ray_bootstrap_config.yaml ~/ray_bootstrap_key.pem")
             ray("down", "-y", str(cluster.file))
 
 
@@ -109,6 +108,9 @@ def hosts_of(options: argparse.Namespace, tool: str | None) -> Iterator[Hosts]:
         yield Hosts(addresses, options.user, key, *(f"{tool} {verb} {{}}" for verb in VERBS))
     finally:
         subprocess.run([str(tool), "down"], check=False)
+        # Hosts of a tool share this machine's home folder, where `ray up` leaves its file and key.
+        for name in ("ray_bootstrap_config.yaml", "ray_bootstrap_key.pem"):
+            (Path.home() / name).unlink(missing_ok=True)
 
 
 def launched(hosts: Hosts, folder: Path) -> Cluster:
@@ -158,7 +160,7 @@ def cluster_file(hosts: Hosts, folder: Path) -> Path:
 ENVIRONMENT = (
     "    export RAY_AUTH_TOKEN_PATH={folder}/head/auth_token PYTHONPATH={folder}/head/checkout\n"
     "    export OMP_NUM_THREADS=1\n"
-    "    export RAY_raylet_start_wait_time_s=240 RAY_agent_register_timeout_ms=240000"
+    "    export RAY_raylet_start_wait_time_s=60"
 )
 SETTINGS = """
 metadata:
@@ -193,6 +195,7 @@ def check(hosts: Hosts, cluster: Cluster, folder: Path, names: Sequence[str]) ->
         sweep.wait_for(BEFORE)
         hosts.do(hosts.kill, 3)
 
+    assert not faults(cluster), "doctor finds faults in a cluster that is well"
     scenes = dict(zip(SCENES, (plain, cut_off, killed), strict=True))
     found = {}
     for name in names:
@@ -201,7 +204,35 @@ def check(hosts: Hosts, cluster: Cluster, folder: Path, names: Sequence[str]) ->
             assert joined(cluster, len(hosts.addresses)), "a healed host has not come back"
     for name, each in found.items():
         judge(name, each, hosts)
+    if "killed" in found:
+        diagnose(hosts, cluster)
     print(f"{len(found)} passed, 0 failed")
+
+
+def diagnose(hosts: Hosts, cluster: Cluster) -> None:
+    """The third host is gone; then the first, too."""
+    lost = faults(cluster)[hosts.addresses[2]]
+    assert "never joined: no ssh from the head" in lost, lost
+    hosts.do(hosts.kill, 1)
+    assert "its head does not answer" in faults(cluster)["ssh"]
+
+
+def faults(cluster: Cluster) -> dict[str, str]:
+    """What `doctor` finds wrong, by subject, with the command that shows it."""
+    done = subprocess.run(
+        [*TABIFLOW, "doctor", "--cluster", str(cluster.file), "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    findings = json.loads(done.stdout)["findings"]
+    found = {
+        each["subject"]: f"{each['detail']}: {each['advice']}"
+        for each in findings
+        if each["state"] == "fault"
+    }
+    print(f"  doctor: {found or 'no fault'}", flush=True)
+    return found
 
 
 class Sweep:
@@ -209,8 +240,7 @@ class Sweep:
 
     def __init__(self, file: Path, cluster: Cluster) -> None:
         self.log = file.with_suffix(".log")
-        command = [sys.executable, "-c", "from tabiflow.cli import main; main()"]
-        command += ["sweep", str(file), "--cluster", str(cluster.file), "--json"]
+        command = [*TABIFLOW, "sweep", str(file), "--cluster", str(cluster.file), "--json"]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=self.log.open("w"), text=True
         )

@@ -1,10 +1,15 @@
 """Doctor of a cluster: every fault is named, with the command that shows it."""
 
+import json
+import os
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ray.cluster_utils import Cluster as Nodes
 
 from tabiflow import nodes
 from tabiflow.checkup import examine, judged
@@ -19,6 +24,7 @@ file_mounts: {{~/.ray/auth_token: {token}}}
 setup_commands: ["export RAY_AUTH_MODE=token"]
 head_start_ray_commands: ["ray start --head {options}"]
 """
+ROOT = Path(__file__).parent.parent
 VERSIONS = {"python": "3.11.7", "ray": "2.60.0", "torch": "2.13.0", "code": "abc"}
 
 
@@ -139,3 +145,29 @@ def test_a_running_cluster_is_looked_at_node_by_node(
     [only] = found["nodes"]
     assert only["head"] and only["versions"]["ray"] and not only["error"]
     assert only["storage"] == "" and not list((tmp_path / "shared").iterdir())
+
+
+@pytest.mark.slow
+def test_a_node_that_is_unlike_the_head_is_told_from_it(tmp_path: Path) -> None:
+    (tmp_path / "hub").mkdir()
+    well, ill = (
+        {"PYTHONPATH": str(ROOT), "HF_HOME": str(tmp_path / cache)} for cache in ("hub", "none")
+    )
+    started = Nodes(head_node_args={"num_cpus": 1, "env_vars": well})
+    try:
+        started.add_node(num_cpus=1, env_vars=ill)
+        found = looked({**os.environ, **well, "RAY_ADDRESS": started.address})
+    finally:
+        started.shutdown()
+    details = {each.detail for each in faults(judged(found, cluster(tmp_path)))}
+    assert f"hub cache: there is no {tmp_path / 'none'}" in details
+    assert any(detail.startswith("no shared storage is named") for detail in details)
+
+
+def looked(environment: dict[str, str]) -> Any:
+    """From a process of its own: this one may have another Ray."""
+    code = "import json; from tabiflow import nodes; print(json.dumps(nodes.look()))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, check=True
+    )
+    return json.loads(done.stdout)
