@@ -30,6 +30,8 @@ def mlflow_server(
     """Its artifacts lie below the folder."""
     options = ["--backend-store-uri", store, "--workers", str(workers), "--port", str(port)]
     options += ["--host", HOST, "--artifacts-destination", str(folder / "artifacts")]
+    # Of several workers, uvicorn ends those that have not answered it for five seconds.
+    options += ["--uvicorn-opts", "--timeout-worker-healthcheck 120"]
     command = [sys.executable, "-m", "mlflow", "server", *options]
     settings = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
     with _running(command, port, environment=settings) as process:

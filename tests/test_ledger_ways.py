@@ -208,6 +208,30 @@ def test_a_server_that_does_not_let_us_in_is_said_without_the_password(locked: s
     assert "s3cr3t" not in str(caught.value)
 
 
+class Breaking(Locked):
+    """A server whose worker dies over the first request."""
+
+    answers = 0
+
+    def do_POST(self) -> None:
+        Breaking.answers += 1
+        self.rfile.read(int(self.headers["Content-Length"]))
+        if Breaking.answers > 1:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+
+def test_a_read_that_is_cut_off_is_tried_again() -> None:
+    with HTTPServer(("127.0.0.1", 0), Breaking) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        assert Store.open(f"http://127.0.0.1:{server.server_port}").outcomes() == {}
+        server.shutdown()
+        thread.join()
+    assert Breaking.answers == 2
+
+
 @pytest.mark.parametrize("setting", ["MLFLOW_TRACKING_AWS_SIGV4", "MLFLOW_TRACKING_AUTH"])
 def test_what_only_mlflows_client_can_do_is_left_to_it(
     setting: str, monkeypatch: pytest.MonkeyPatch

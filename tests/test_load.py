@@ -11,7 +11,8 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,18 +51,23 @@ STATES = """
 Ask = Callable[[str], Sequence[Sequence[Any]]]
 
 
-def _driver(system: str, folder: Path, address: str) -> subprocess.Popen[str]:
+@contextmanager
+def _driver(system: str, folder: Path, address: str) -> Iterator[subprocess.Popen[str]]:
     folder.mkdir()
     own = {"MLFLOW_TRACKING_URI": address, "TMPDIR": str(folder), "RAY_TMPDIR": "/tmp"}
     own |= {"RAY_ADDRESS": "", "RAY_raylet_start_wait_time_s": "120"}
     command = [sys.executable, str(FLOOR), "--one", system, "--sweep", "load"]
-    return subprocess.Popen(
+    with subprocess.Popen(
         [*command, "--trials", str(TRIALS)],
         cwd=folder,
         env={**os.environ, **own},
         stdout=subprocess.PIPE,
         text=True,
-    )
+    ) as driver:
+        try:
+            yield driver
+        finally:
+            driver.terminate()
 
 
 def _measured(driver: subprocess.Popen[str]) -> dict[str, Any]:
@@ -79,7 +85,8 @@ def _measured(driver: subprocess.Popen[str]) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def untracked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("load") / "untracked"
-    return _measured(_driver("tabiflow, untracked", folder, ""))
+    with _driver("tabiflow, untracked", folder, "") as driver:
+        return _measured(driver)
 
 
 def _assert_bounded(found: dict[str, Any], untracked: dict[str, Any]) -> None:
@@ -98,8 +105,8 @@ def _assert_complete(ask: Ask) -> None:
 @pytest.mark.slow
 def test_the_whole_grid_fits_a_file(untracked: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "mlflow.db"
-    driver = _driver("tabiflow, tracked in SQLite", tmp_path / "work", f"sqlite:///{file}")
-    _assert_bounded(_measured(driver), untracked)
+    with _driver("tabiflow, tracked in SQLite", tmp_path / "work", f"sqlite:///{file}") as driver:
+        _assert_bounded(_measured(driver), untracked)
     database = sqlite3.connect(file)
     _assert_complete(lambda query: database.execute(query).fetchall())
     database.close()
@@ -111,13 +118,16 @@ def test_a_server_that_is_away_for_a_minute_loses_no_point(
 ) -> None:
     port = free_port()
     address = f"http://127.0.0.1:{port}"
-    with postgresql() as store, psycopg.connect(_plain(store), autocommit=True) as database:
+    with ExitStack() as stack:
+        store = stack.enter_context(postgresql())
+        database = stack.enter_context(psycopg.connect(_plain(store), autocommit=True))
 
         def ask(query: str) -> Sequence[Sequence[Any]]:
             return database.execute(query.encode()).fetchall()
 
         with mlflow_server(store, tmp_path, port, workers=2):
-            driver = _driver("tabiflow, tracked on a server", tmp_path / "work", address)
+            driving = _driver("tabiflow, tracked on a server", tmp_path / "work", address)
+            driver = stack.enter_context(driving)
             _wait(ask, TRIALS // 3, driver)
             _others_are_kept_apart(address)
         time.sleep(AWAY_SECONDS)

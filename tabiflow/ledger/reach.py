@@ -79,10 +79,10 @@ def explained(uri: str) -> Iterator[None]:
 
 def _way_out(uri: str, error: Exception) -> str:
     scheme = urlsplit(uri).scheme.partition("+")[0]
-    if isinstance(error, OSError) or scheme not in (*PORTS, "sqlite"):
-        return "name another place in MLFLOW_TRACKING_URI: sqlite:///<file>, or a server's address"
     if scheme.startswith("http"):
         return "look at the server's log"
+    if isinstance(error, OSError) or scheme not in (*PORTS, "sqlite"):
+        return "name another place in MLFLOW_TRACKING_URI: sqlite:///<file>, or a server's address"
     return f"if another version of MLflow made it, `mlflow db upgrade {redacted(uri)}` helps"
 
 

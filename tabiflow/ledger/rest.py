@@ -9,9 +9,11 @@ import json
 import math
 import os
 import ssl
+import time
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.error import HTTPError
@@ -33,6 +35,10 @@ BEYOND = (
     "MLFLOW_WORKSPACE",
 )
 """Settings that only MLflow's client obeys."""
+PAUSES = (0.5, 2.0)
+"""Seconds before a read is tried again."""
+PASSING = ("500", "502", "503", "504", "TEMPORARILY_UNAVAILABLE", "INTERNAL_ERROR")
+"""What may be better the next time."""
 CREDENTIALS = Path("~/.mlflow/credentials")
 LOGIN = ("mlflow_tracking_username", "mlflow_tracking_password")
 
@@ -66,7 +72,7 @@ class Rest:
         self._seconds = float(os.environ.get("MLFLOW_HTTP_REQUEST_TIMEOUT", "120"))
 
     def ask(self, method: str, call: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Raises Refused, or OSError. Never tries again by itself.
+        """Raises Refused, OSError or HTTPException. Never tries again by itself.
 
         Each request has a connection of its own: over one that is kept, the end of an answer waits
         40 ms, because the workers of MLflow's server leave Nagle's algorithm on.
@@ -116,11 +122,22 @@ class Rest:
     def _pages(self, method: str, call: str, asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         token: Mapping[str, str] = {}
         while True:
-            page = self.ask(method, call, {**asked, **token})
+            page = self._read(method, call, {**asked, **token})
             yield page
             if not page.get("next_page_token"):
                 return
             token = {"page_token": page["next_page_token"]}
+
+    def _read(self, method: str, call: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """A server under load ends workers that do not answer it in time, and their connections."""
+        for pause in PAUSES:
+            try:
+                return self.ask(method, call, asked)
+            except (OSError, HTTPException, Refused) as error:
+                if isinstance(error, Refused) and error.error_code not in PASSING:
+                    raise
+                time.sleep(pause)
+        return self.ask(method, call, asked)
 
 
 def at_once(task: Callable[[Item], Answer], items: Sequence[Item]) -> list[Answer]:
