@@ -16,7 +16,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -92,43 +95,54 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=25)
     parser.add_argument("--real", action="store_true", help="train instead of rehearsing")
     parser.add_argument("--seed", type=int, default=25)
-    parser.add_argument(
-        "--longest", type=float, default=45.0, help="seconds a driver lives at most"
-    )
     options = parser.parse_args()
-    draw, total = random.Random(options.seed), Count()
+    content, draw = REAL if options.real else REHEARSED, random.Random(options.seed)
+    longest, total = _undisturbed(content), Count()
+    print(f"undisturbed, a driver takes {longest:.0f} seconds", flush=True)
     while total.kills < options.kills:
-        with tempfile.TemporaryDirectory(prefix="killed-") as folder:
-            count = _sweep(Path(folder), REAL if options.real else REHEARSED, draw, options, total)
+        with _folder(content) as folder:
+            moments = (draw.uniform(0.0, longest) for _ in range(options.kills - total.kills))
+            count = _survived(folder, moments)
         total = total + count
         print(count, flush=True)
     print(f"in all: {total}: {'sound' if total.sound else 'NOT SOUND'}")
     return 0 if total.sound else 1
 
 
-def _sweep(
-    folder: Path,
-    content: dict[str, Any],
-    draw: random.Random,
-    options: argparse.Namespace,
-    total: Count,
-) -> Count:
+@contextmanager
+def _folder(content: dict[str, Any]) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="killed-") as name:
+        folder = Path(name)
+        (folder / "sweep.yaml").write_text(json.dumps({"name": "killed", **content}))
+        yield folder
+
+
+def _undisturbed(content: dict[str, Any]) -> float:
+    """Seconds that a driver takes for the whole sweep on this machine."""
+    with _folder(content) as folder:
+        began = time.monotonic()
+        _finish(folder)
+        return time.monotonic() - began
+
+
+def _survived(folder: Path, moments: Iterable[float]) -> Count:
     """Drivers one after another, until one of them reaches the end."""
-    (folder / "sweep.yaml").write_text(json.dumps({"name": "killed", **content}))
-    kills, moments = 0, []
-    while total.kills + kills < options.kills:
-        moment = draw.uniform(0.0, options.longest)
+    kills = []
+    for moment in moments:
         if not _killed(folder, moment):
             break
-        kills, moments = kills + 1, [*moments, f"{moment:.1f}"]
-    print(f"killed after {', '.join(moments)} seconds", flush=True)
-    # The last one is left alone; where one has ended before, nothing is left to be done.
+        kills.append(f"{moment:.1f}")
+    print(f"killed after {', '.join(kills)} seconds", flush=True)
+    # Where a driver has reached the end already, this one finds nothing to do.
+    _finish(folder)
+    return _counted(folder, len(kills))
+
+
+def _finish(folder: Path) -> None:
     for _ in range(STARTS):
         if _driver(folder).wait() == 0:
-            break
-    else:
-        raise SystemExit((folder / "log").read_text(errors="replace")[-2000:])
-    return _counted(folder, kills)
+            return
+    raise SystemExit((folder / "log").read_text(errors="replace")[-2000:])
 
 
 def _driver(folder: Path) -> subprocess.Popen[bytes]:
@@ -139,15 +153,17 @@ def _driver(folder: Path) -> subprocess.Popen[bytes]:
 
 
 def _killed(folder: Path, moment: float) -> bool:
-    """Whether the driver was still at work."""
-    driver = _driver(folder)
-    try:
-        driver.wait(moment)
-    except subprocess.TimeoutExpired:
-        driver.send_signal(signal.SIGKILL)
-        driver.wait()
-        return True
-    return False
+    """False where the sweep has ended before."""
+    for _ in range(STARTS):
+        driver = _driver(folder)
+        try:
+            if driver.wait(moment) == 0:
+                return False
+        except subprocess.TimeoutExpired:
+            driver.send_signal(signal.SIGKILL)
+            driver.wait()
+            return True
+    raise SystemExit((folder / "log").read_text(errors="replace")[-2000:])
 
 
 def _counted(folder: Path, kills: int) -> Count:

@@ -323,8 +323,9 @@ def test_nothing_to_train_on_is_the_datas_fault():
 
 
 def gradients(folder, given: Material, double: bool, **room) -> dict[str, torch.Tensor]:
-    """Of one step over all rows; `room` says how the batch is to be cut."""
-    training = Training(load(folder, given, double), given, recipe(1000, epochs=1))
+    """Of one step over all rows; `room` says how the batch is to be cut, or what fits."""
+    model = cramped(load(folder, given, double), room.get("fits", 1000))
+    training = Training(model, given, recipe(1000, epochs=1))
     training.price = room.get("price", training.price)
     training.room.largest = room.get("largest", training.room.largest)
     finish(training)
@@ -341,7 +342,7 @@ def norm(tensors) -> float:
 def test_a_batch_in_parts_has_the_gradients_of_the_whole(kind, double, bound, folders):
     given = material(kind, folders["still"], rows=20, validation=4)
     whole = gradients(folders["still"], given, double)
-    for room in ({"largest": 3}, {"price": 0.0}):
+    for room in ({"largest": 3}, {"price": 0.0}, {"fits": 3}):
         parts = gradients(folders["still"], given, double, **room)
         assert whole.keys() == parts.keys()
         assert norm(whole[name] - parts[name] for name in whole) < bound * norm(whole.values())
