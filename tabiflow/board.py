@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from tabiflow.ledger import Ending, Failure, Killed
+from tabiflow.ledger import Ending, Failure, Killed, Pruned
 from tabiflow.plan import CellPlan, Plan
 from tabiflow.spec import label
 from tabiflow.spent import Spent
@@ -110,7 +110,7 @@ class Progress:
             self.kinds[ending.kind] += 1
         else:
             square.done += 1
-            square.score(ending.score)
+            square.score(_score(ending)[1])
         if isinstance(ending, Result):
             self.spent += Spent.of(ending.facts) or Spent()
 
@@ -198,7 +198,15 @@ def _told(ending: Ending) -> str:
         return f"interrupted: {ending.cause}"
     if isinstance(ending, Failure):
         return f"{ending.kind}: {ending.error}"
-    return f"validation {shown(ending.score)}"
+    split, score = _score(ending)
+    return f"{split} {shown(score)}"
+
+
+def _score(ending: Result | Pruned) -> tuple[str, float]:
+    """Of validation; of test where there is no other, as of a task that nothing is chosen by."""
+    if isinstance(ending, Result) and ending.n and math.isnan(ending.score):
+        return "test", ending.test
+    return "validation", ending.score
 
 
 class Board(PlainLog):

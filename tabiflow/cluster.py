@@ -136,3 +136,16 @@ def launched() -> dict[str, Any]:
         return {}
     found: dict[str, Any] = YAML(typ="safe", pure=True).load(file.read_text(encoding="utf-8"))
     return found
+
+
+def room_for(need: Resources) -> int:
+    """How many processes of this need all nodes could hold, those yet to be added included."""
+    return sum(
+        min((int(node.get(name, 0) / share) for name, share in need.items() if share), default=0)
+        for node in (*_nodes(), *_promised())
+    )
+
+
+def largest(names: Iterable[str]) -> Resources:
+    """The most of each resource that one node has."""
+    return {name: max((node.get(name, 0.0) for node in _nodes()), default=0.0) for name in names}

@@ -299,13 +299,13 @@ def _grid(base: Trial, space: Space, seeds: Sequence[int]) -> Iterator[Trial]:
 
 def _undecayed(trial: Trial) -> Trial:
     """The same trial without weight decay, where its decay changes no weight."""
-    if not decay_is_lost(trial.params, trial.protocol):
+    if not decay_is_lost(trial.trained, trial.protocol):
         return trial
-    return replace(trial, params=trial.params.model_copy(update={"weight_decay": 0.0}))
+    return replace(trial, params=trial.trained.model_copy(update={"weight_decay": 0.0}))
 
 
 def _proof(trials: Sequence[Trial]) -> str:
-    largest = max(each.params.learning_rate * each.params.weight_decay for each in trials)
+    largest = max(each.trained.learning_rate * each.trained.weight_decay for each in trials)
     return (
         f"learning_rate x weight_decay is at most {largest:.3g}, below 2^-25 = {FP32_LOST:.3g}: "
         "in fp32 every step multiplies the weights by exactly 1"

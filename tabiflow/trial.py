@@ -36,6 +36,10 @@ class Status(StrEnum):
     """An attempt that a later one has replaced."""
 
 
+GENERATING = "generate"
+"""The runner of trials that train nothing."""
+
+
 class Cell(NamedTuple):
     """Where trials compete: one model on one data set, by name."""
 
@@ -53,7 +57,8 @@ class Trial:
     """Revision and every field of the model's row that changes results."""
     dataset_identity: Mapping[str, Any]
     """The same of the data set's row, its task's version included."""
-    params: Params
+    params: Params | None
+    """None for a trial that trains nothing: a task asked of a generative model."""
     protocol: Protocol = field(default_factory=Protocol)
     seed: int = 25
     split: Split = "validation"
@@ -66,6 +71,12 @@ class Trial:
     def cell(self) -> Cell:
         return Cell(self.model, self.dataset)
 
+    @property
+    def trained(self) -> Params:
+        """`params` of a trial that trains."""
+        assert self.params is not None, f"{self.id} trains nothing"
+        return self.params
+
     @cached_property
     def meaning(self) -> dict[str, Any]:
         """What the id is taken over: plain JSON, defaults left out."""
@@ -74,7 +85,7 @@ class Trial:
             "model_identity": dict(self.model_identity),
             "dataset": self.dataset,
             "dataset_identity": dict(self.dataset_identity),
-            "params": self.params.model_dump(mode="json"),
+            "params": self.params.model_dump(mode="json") if self.params else {},
             "protocol": self.protocol.changed(),
             "seed": self.seed,
             "split": self.split,
@@ -102,6 +113,8 @@ class Trial:
     @property
     def settings(self) -> dict[str, Any]:
         """Hyper-parameters, changed protocol fields and the seed, flat, for people to compare."""
+        if self.params is None:
+            return _flat({**self.runner, **self.dataset_identity})
         return {
             **self.params.model_dump(mode="json"),
             **_flat(self.protocol.changed()),
@@ -121,7 +134,8 @@ class Trial:
         """The inverse of `to_json`. Raises ValueError when the record is not ours."""
         try:
             meaning = {"model_identity": {}, "dataset_identity": {}, **json.loads(text)}
-            params = Params(**meaning.pop("params"))
+            trained = meaning.get("runner", {}).get("name") != GENERATING
+            params = Params(**meaning.pop("params")) if trained else None
             # A record without a version is of the first, whatever the default is by now.
             protocol = Protocol(**{"version": 1, **meaning.pop("protocol", {})})
             return cls(params=params, protocol=protocol, **meaning)

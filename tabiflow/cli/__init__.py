@@ -13,7 +13,7 @@ from typing import Any
 import click
 from rich.logging import RichHandler
 
-from tabiflow.cli import audit, job, machine, read, run
+from tabiflow.cli import audit, generate, job, machine, read, run
 from tabiflow.cli.common import INTERRUPTED, MISTAKE, err
 from tabiflow.errors import CellError, UserError, near
 from tabiflow.redaction import Redacting, redacted
@@ -82,6 +82,8 @@ for _verb in (
     read.show,
     read.list_verb,
     audit.audit_verb,
+    generate.serve,
+    generate.cetvel,
     machine.ui,
     machine.doctor,
     job.job,

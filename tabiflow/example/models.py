@@ -1,4 +1,4 @@
-"""The two tiny encoders of the example, built on first use: random weights, a trained tokenizer.
+"""The tiny models of the example, built on first use: random weights, a trained tokenizer.
 
 The same bytes on every build with the same libraries. Nothing here is downloaded.
 """
@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import (
     BertConfig,
     BertModel,
+    LlamaConfig,
+    LlamaForCausalLM,
     ModernBertConfig,
     ModernBertModel,
     PreTrainedModel,
@@ -21,23 +23,26 @@ from transformers import (
 )
 
 from tabiflow.casing import turkish_lower
-from tabiflow.example import data_folder
+from tabiflow.example import benchmark_folder, data_folder
 from tabiflow.example.generate import INPUTS
 from tabiflow.example.templates import MAKERS
+from tabiflow.registry.generators import GENERATORS
 from tabiflow.registry.local import cache_folder
 from tabiflow.registry.models import MODELS
 
 SEED = 25
 VOCABULARY = 1200
 LONGEST = 128
+LONGEST_WRITTEN = 1024
 SPREAD = 0.1
 """Of the random weights. The libraries' 0.02 suits wider layers: these would barely learn."""
 PAD, UNKNOWN, CLS, SEP = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
 
 def built_model(recipe: str) -> Path:
-    """The folder of a recipe's encoder, in the cache; built when no process has built it yet."""
-    version = next(model.revision for model in MODELS if model.build == recipe)
+    """The folder of a recipe's model, in the cache; built when no process has built it yet."""
+    rows = (*MODELS, *GENERATORS)
+    version = next(row.revision for row in rows if row.build == recipe)
     folder = cache_folder() / "example" / f"{recipe}-{version}"
     if not folder.is_dir():
         build(recipe, folder)
@@ -50,7 +55,7 @@ def build(recipe: str, folder: Path) -> None:
     draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         _tokenizer(recipe).save_pretrained(draft)
-        _encoder(recipe).save_pretrained(draft)
+        _model(recipe).save_pretrained(draft)
         draft.rename(folder)
     except OSError:
         # Another process was faster: its folder holds the same bytes.
@@ -60,11 +65,29 @@ def build(recipe: str, folder: Path) -> None:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _encoder(recipe: str) -> PreTrainedModel:
+def _model(recipe: str) -> PreTrainedModel:
     # The caller's random numbers belong to a trial and must not move.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
-        return _bert() if recipe == "bert" else _modernbert()
+        return {"bert": _bert, "modernbert": _modernbert, "generator": _llama}[recipe]()
+
+
+def _llama() -> PreTrainedModel:
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=VOCABULARY,
+            hidden_size=64,
+            intermediate_size=128,
+            num_hidden_layers=2,
+            num_attention_heads=2,  # vLLM's attention on a CPU takes no head smaller than 32
+            num_key_value_heads=2,
+            initializer_range=SPREAD,
+            max_position_embeddings=LONGEST_WRITTEN,
+            bos_token_id=SPECIAL.index(CLS),
+            eos_token_id=SPECIAL.index(SEP),
+            pad_token_id=SPECIAL.index(PAD),
+        )
+    )
 
 
 def _bert() -> PreTrainedModel:
@@ -103,6 +126,40 @@ def _modernbert() -> PreTrainedModel:
 
 
 def _tokenizer(recipe: str) -> PreTrainedTokenizerFast:
+    return _writing() if recipe == "generator" else _reading(recipe)
+
+
+def _writing() -> PreTrainedTokenizerFast:
+    """Byte-level, so that every text has ids and every id is a part of a text."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY,
+        special_tokens=list(SPECIAL),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(_written_lines(), trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{CLS} $A", special_tokens=[(CLS, SPECIAL.index(CLS))]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_max_length=LONGEST_WRITTEN,
+        pad_token=PAD,
+        bos_token=CLS,
+        eos_token=SEP,
+    )
+
+
+def _written_lines() -> Iterator[str]:
+    """The benchmark's example as it stands in its files, names of fields and all."""
+    for file in sorted(benchmark_folder().glob("*/*.jsonl")):
+        yield from file.read_text(encoding="utf-8").splitlines()
+
+
+def _reading(recipe: str) -> PreTrainedTokenizerFast:
     uncased = recipe == "bert"
     tokenizer = _wordpiece() if uncased else _bpe()
     tokenizer.post_processor = processors.TemplateProcessing(

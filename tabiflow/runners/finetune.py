@@ -147,7 +147,7 @@ def _trial(
         text = text_encoder(job.model)
     with clock.phase("data"):
         splits = Splits(job, text)
-    recipe = Recipe(trial.params, trial.protocol, trial.seed, device)
+    recipe = Recipe(trial.trained, trial.protocol, trial.seed, device)
     with clock.phase("model"):
         model = _model(job, splits, recipe)
     _seed(trial.seed)

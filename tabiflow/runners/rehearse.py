@@ -70,7 +70,7 @@ def _quality(trial: Trial) -> float:
     """The score that the trial approaches: highest at its cell's own learning rate."""
     ceiling = 60 + 35 * _luck(*trial.cell, "ceiling")
     optimum = -5.2 + _luck(*trial.cell, "optimum")
-    distance = math.log10(trial.params.learning_rate) - optimum
+    distance = math.log10(trial.trained.learning_rate) - optimum
     # A confirming trial must repeat the curve of the trial that it confirms.
     noise = 2 * _luck(replace(trial, split="validation").id, "noise") - 1
     return ceiling * math.exp(-(distance**2) / 2) + noise

@@ -5,6 +5,8 @@ the registry holds, nor what any of it means for training.
 """
 
 from tabiflow.spec.benchmark import BenchmarkTask, Generation
+from tabiflow.spec.evaluation import Evaluation
+from tabiflow.spec.generator import Generator, Replicas
 from tabiflow.spec.rows import Dataset, Model, TaskKind
 from tabiflow.spec.space import Choice, Range, Space, configured, label, space_file
 from tabiflow.spec.sweep import Sweep
@@ -14,12 +16,15 @@ __all__ = [
     "BenchmarkTask",
     "Choice",
     "Dataset",
+    "Evaluation",
     "Generation",
     "Keeping",
+    "Generator",
     "Limits",
     "Model",
     "Pruning",
     "Range",
+    "Replicas",
     "Space",
     "Sweep",
     "TaskKind",

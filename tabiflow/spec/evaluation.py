@@ -5,12 +5,13 @@ Says `file:line` for every mistake. Does not know which tasks the registry holds
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Discriminator, Field, PositiveInt, Tag, model_validator
 
 from tabiflow.protocol import Frozen
 from tabiflow.source import Source
+from tabiflow.spec.generator import Generator
 from tabiflow.spec.rows import Name
 
 
@@ -44,7 +45,7 @@ class AskedRows(Frozen):
 def _entry(value: Any) -> str | None:
     if isinstance(value, str):
         return "name"
-    return "row" if isinstance(value, dict | OwnTask) else None
+    return "row" if isinstance(value, dict | OwnTask | Generator) else None
 
 
 _NAME_OR_ROW = Discriminator(
@@ -56,6 +57,10 @@ _NAME_OR_ROW = Discriminator(
 
 class WrittenEvaluation(Frozen):
     name: Name
+    models: tuple[
+        Annotated[Annotated[str, Tag("name")] | Annotated[Generator, Tag("row")], _NAME_OR_ROW], ...
+    ] = ()
+    """Who is asked; an audit needs none."""
     tasks: tuple[
         Annotated[Annotated[str, Tag("name")] | Annotated[OwnTask, Tag("row")], _NAME_OR_ROW], ...
     ] = Field(min_length=1)
@@ -77,6 +82,7 @@ class Evaluation:
 
     source: Source
     written: WrittenEvaluation
+    models: tuple[str | Generator, ...]
     tasks: tuple[str | OwnTask, ...]
     data: Literal["hub", "example"] | Path
     checkout: Path | None
@@ -88,7 +94,8 @@ class Evaluation:
         return cls(
             source,
             written,
-            tuple(_placed(source, each, index) for index, each in enumerate(written.tasks)),
+            tuple(_placed(source, each, "models", n) for n, each in enumerate(written.models)),
+            tuple(_placed(source, each, "tasks", n) for n, each in enumerate(written.tasks)),
             _data(source, written.data),
             _folder(source, written.checkout, "checkout") if written.checkout else None,
         )
@@ -99,10 +106,14 @@ def is_evaluation(file: Path) -> bool:
     return "tasks" in Source.read(file).tree
 
 
-def _placed(source: Source, entry: str | OwnTask, index: int) -> str | OwnTask:
-    if isinstance(entry, str):
+Entry = TypeVar("Entry", str | Generator, str | OwnTask)
+
+
+def _placed(source: Source, entry: Entry, *place: str | int) -> Entry:
+    """A row's folder, made absolute: servers run elsewhere."""
+    if isinstance(entry, str) or entry.path is None:
         return entry
-    return entry.model_copy(update={"path": _folder(source, entry.path, "tasks", index, "path")})
+    return entry.model_copy(update={"path": _folder(source, entry.path, *place, "path")})
 
 
 def _data(source: Source, value: str) -> Literal["hub", "example"] | Path:

@@ -39,7 +39,7 @@ def _hub_id(value: str) -> str:
     return value
 
 
-class _Origin(Frozen):
+class Origin(Frozen):
     """Where a model or a data set comes from: exactly one of hub, path and build."""
 
     name: Name
@@ -54,7 +54,7 @@ class _Origin(Frozen):
     tags: tuple[str, ...] = ()
 
     @model_validator(mode="after")
-    def _one_origin(self) -> "_Origin":
+    def _one_origin(self) -> "Origin":
         if sum(origin is not None for origin in (self.hub, self.path, self.build)) != 1:
             raise ValueError(f"`{self.name}` needs one of `path` and `hub`, and not both")
         return self
@@ -65,7 +65,7 @@ class _Origin(Frozen):
         return self.model_dump(mode="json", exclude_defaults=True, exclude=where)
 
 
-class Model(_Origin):
+class Model(Origin):
     """One row for an encoder."""
 
     title: str = ""
@@ -89,7 +89,7 @@ class Model(_Origin):
         return self._identity("title", "parameters", "cpus", "gpus", "notes")
 
 
-class Dataset(_Origin):
+class Dataset(Origin):
     """One row for a data set."""
 
     task: TaskKind
