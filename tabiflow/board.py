@@ -81,6 +81,8 @@ class Progress:
 
     def name(self, trial: Trial) -> str:
         """What differs in it; of a sampled trial too, which nobody knew before it was drawn."""
+        if trial.params is None:
+            return str(trial.runner["asks"])
         varying = self.varying.get(trial.cell, ())
         return label(trial.point(varying), varying)
 

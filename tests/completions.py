@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,15 @@ def ids_of(text: str) -> list[int]:
 
 def logprobs(prefix: Sequence[int]) -> np.ndarray:
     """Of the next token: made up from the last three, the same every time."""
-    seed = [1 + each for each in prefix[-3:]]
-    logits = 3 * np.random.default_rng(seed).standard_normal(VOCABULARY)
+    return _logprobs(tuple(prefix[-3:])).copy()
+
+
+@cache
+def _logprobs(last: tuple[int, ...]) -> np.ndarray:
+    logits = 3 * np.random.default_rng([1 + each for each in last]).standard_normal(VOCABULARY)
     logits[BOS] = -50.0
-    return logits - np.log(np.exp(logits).sum())
+    found: np.ndarray = logits - np.log(np.exp(logits).sum())
+    return found
 
 
 @dataclass
@@ -88,8 +94,8 @@ class Server:
 
     async def completions(self, request: web.Request) -> web.Response:
         self.requests += 1
-        await asyncio.sleep(self.delay)
         body = await request.json()
+        await asyncio.sleep(self.delay)
         prompt = body["prompt"]
         several = prompt if isinstance(prompt, list) and isinstance(prompt[0], list) else [prompt]
         read = [self.ids(each) for each in several]

@@ -82,7 +82,7 @@ def test_nobody_at_an_address_is_said_within_seconds() -> None:
         async with Endpoint("http://127.0.0.1:9") as endpoint:
             await preflight(endpoint, Bytes(), NEEDS)
 
-    with pytest.raises(UserError, match="no server: .*connection lost"):
+    with pytest.raises(UserError, match=r"no server: .*connection lost"):
         asyncio.run(look())
 
 

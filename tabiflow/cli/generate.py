@@ -128,19 +128,19 @@ def cetvel(
     """Ask generative models the benchmark. Running it again asks no finished row twice."""
     from tabiflow.evaluation.running import Options, run
 
-    evaluation = Evaluation.read(sweep)
+    evaluation = _told(Evaluation.read(sweep), cetvel, exclude_invalid)
     options = Options(
         answers=ledger.home() / "answers",
         endpoint=endpoint,
         concurrency=concurrency,
         address=address,
-        exclude_invalid=exclude_invalid or evaluation.written.exclude_invalid,
+        exclude_invalid=evaluation.written.exclude_invalid,
     )
-    asking = _asking(evaluation, cetvel, options)
+    asking = _asking(evaluation, options)
     if asking.todo():
         _end_like_ctrl_c(signal.SIGTERM)
         book = ledger.open_ledger()
-        with book.recorder(asking.evaluation.name, provenance.facts()) as recorder:
+        with book.recorder(asking.evaluation.written.name, provenance.facts()) as recorder:
             # What a dead driver left behind is in order only now.
             asking = _known(asking)
             with _board(asking) as listener:
@@ -151,19 +151,25 @@ def cetvel(
     return _conclude(asking, output, as_data)
 
 
-def _asking(evaluation: Evaluation, checkout: Path | None, options: Any) -> Asking:
+def _told(evaluation: Evaluation, checkout: Path | None, exclude_invalid: bool) -> Evaluation:
+    """What the command line says goes before the file."""
+    written = evaluation.written
+    if exclude_invalid:
+        written = written.model_copy(update={"exclude_invalid": True})
+    return replace(evaluation, written=written, checkout=checkout or evaluation.checkout)
+
+
+def _asking(evaluation: Evaluation, options: Any) -> Asking:
     """Reads everything that is asked, before any model is started."""
-    from tabiflow.evaluation.asked import asked
     from tabiflow.evaluation.running import engine_name
     from tabiflow.evaluation.trials import questions
+    from tabiflow.generative.asking import asked
 
-    models = generators.generators_of(evaluation)
-    found = asked(
-        evaluation,
-        generators.tasks_of(evaluation),
-        _templates(checkout),
-        exclude_invalid=options.exclude_invalid,
-    )
+    models = generators.asked_models(evaluation)
+    found = list(asked(evaluation))
+    for each in found:
+        for left in each.left:
+            err.print(f"{left.task}: {left.key}: {left.reason}; {left.instead}", highlight=False)
     own = {
         model.name: [
             question
@@ -178,23 +184,6 @@ def _asking(evaluation: Evaluation, checkout: Path | None, options: Any) -> Aski
 def _known(asking: Asking) -> Asking:
     outcomes = ledger.open_ledger().outcomes() if ledger.exists() else {}
     return replace(asking, outcomes=outcomes)
-
-
-def _templates(folder: Path | None) -> Mapping[str, Any]:
-    """Our own, or the checkout's where they can be taken over."""
-    from tabiflow.generative import checkout
-    from tabiflow.generative.takeover import take_over
-    from tabiflow.generative.templates import TEMPLATES
-    from tabiflow.registry.cetvel import TASKS
-
-    if folder is None:
-        return TEMPLATES
-    found = checkout.read(folder)
-    taken = {task.name: take_over(task, found, TEMPLATES[task.name]) for task in TASKS}
-    for each in taken.values():
-        for left in each.left:
-            err.print(f"{left.task}: {left.key}: {left.reason}; {left.instead}", highlight=False)
-    return {name: each.template for name, each in taken.items()}
 
 
 def _board(asking: Asking) -> Any:
@@ -220,10 +209,10 @@ def _conclude(asking: Asking, output: Path | None, as_data: bool) -> int:
     runs = [each.run_id for each in known if each is not None and each.finished]
     records = ledger.open_ledger().predictions(runs) if runs else {}
     found = findings(
-        asking.evaluation.name, asking.asked, asking.questions, asking.outcomes, records
+        asking.evaluation.written.name, asking.asked, asking.questions, asking.outcomes, records
     )
     shown: list[Any] = []
-    for each in generative.tables(found):
+    for each in generative.brief_tables(found):
         shown += [table(each.title, each.header, each.rows), *each.notes, ""]
     if output is not None:
         shown += [f"wrote {file}" for file in generative.write(found, output)]

@@ -46,7 +46,7 @@ class Patience:
     """Seconds before the second try; doubled before each further one."""
 
 
-FIRST = Patience(total=5.0)
+FIRST = Patience(total=2.0, pause=0.2)
 """For a server that nobody has heard of yet."""
 
 

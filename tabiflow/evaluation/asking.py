@@ -52,13 +52,11 @@ def _common(first: Sequence[int], second: Sequence[int]) -> int:
     return next((n for n, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
-def over_long(
-    made: Sequence[Request], limit: int | None, generation: Generation | None
-) -> tuple[Excluded, ...]:
-    """Items that a server of this limit could only answer cut short."""
+def over_long(made: Sequence[Request], limit: int | None, written: int) -> tuple[Excluded, ...]:
+    """Items that a server of this limit could only answer cut short; `written` are the tokens of
+    an answer that is generated."""
     if limit is None:
         return ()
-    written = generation.max_tokens if generation else 1
     lengths = [each.length + (1 if each.following else written) for each in made]
     return tuple(
         Excluded(
@@ -76,7 +74,7 @@ class Asker:
 
     endpoint: Endpoint
     abilities: Abilities
-    generation: Generation | None
+    generation: Generation
     letters: bool
     """Options are letters, scored as the next token where each is one token."""
 
@@ -91,7 +89,7 @@ class Asker:
         return Reply(request.place, request.item.hash, sums, counts)
 
     async def _written(self, request: Request) -> str:
-        wanted = self.generation or Generation()
+        wanted = self.generation
         wishes = {"max_tokens": wanted.max_tokens}
         if wanted.beams > 1:
             beams = {"use_beam_search": True, "n": wanted.beams}

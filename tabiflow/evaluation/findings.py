@@ -4,14 +4,14 @@ guessing would get, and models compared on the same rows.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
-from tabiflow.evaluation.asked import Asked
 from tabiflow.evaluation.trials import Question
 from tabiflow.generative import language, summary
-from tabiflow.generative.prompts import Excluded, Items
+from tabiflow.generative.asking import Asked
+from tabiflow.generative.prompts import Excluded
 from tabiflow.generative.summary import Averages, Choices, Inequality, Paired
 from tabiflow.statistics import UNKNOWN, Interval, bootstrap, wilson
 from tabiflow.trial import Outcome
@@ -127,7 +127,7 @@ def findings(
         },
         inequalities=_inequalities(scores, len(questions)),
         missing=tuple(missing),
-        excluded={each.task.name: each.items.excluded for each in asked if each.items.excluded},
+        excluded={each.name: each.test.excluded for each in asked if each.test.excluded},
     )
 
 
@@ -148,7 +148,7 @@ def _score(
     }
     return TaskScore(
         model=model,
-        task=task.name,
+        task=question.asked.name,
         column=task.column,
         category=task.category,
         metric=task.metric,
@@ -179,9 +179,9 @@ def _choices(question: Question, records: Sequence[Record]) -> Choices | None:
         return None
     items = {item.index: item for item in question.items}
     asked = [items[each["row"]] for each in records]
-    found = Items(tuple(asked), question.asked.items.excluded)
+    found = replace(question.asked.test, scored=tuple(asked))
     return summary.choices(
-        found, [each["prediction"] for each in records], question.asked.validation
+        found, [each["prediction"] for each in records], question.asked.validation.scored
     )
 
 
@@ -213,7 +213,7 @@ def _by_item(score: TaskScore) -> dict[str, float]:
 def _drifts(scores: Sequence[TaskScore], asked: Sequence[Asked]) -> Iterator[Drift]:
     """The threshold is chosen on the task's own references, which people wrote in Turkish."""
     humans = {
-        each.task.name: [text for item in each.items.scored for text in item.references]
+        each.name: [text for item in each.test.scored for text in item.references]
         for each in asked
         if each.task.answered == "text"
     }

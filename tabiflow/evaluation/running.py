@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 from tabiflow.endpoint import Endpoint
 from tabiflow.endpoint.preflight import Abilities, Needs, preflight
 from tabiflow.endpoint.vocabulary import Local, Remote, Vocabulary
-from tabiflow.errors import EnvironmentFault, TabiflowError
+from tabiflow.errors import DataError, EnvironmentFault, TabiflowError
 from tabiflow.evaluation import store
-from tabiflow.evaluation.asked import Asked, settle
 from tabiflow.evaluation.asking import Asker, Request, ask_all, over_long, requests
-from tabiflow.evaluation.scores import result
+from tabiflow.evaluation.scores import of_orders, of_test, without
 from tabiflow.evaluation.trials import Question
+from tabiflow.generative.asking import Asked
+from tabiflow.generative.prompts import Excluded
+from tabiflow.generative.result import settings
 from tabiflow.ledger import Ending, Failure, Killed, Recorder
 from tabiflow.runners.failures import kind_of, one_line
 from tabiflow.serving.start import engine_of, located
@@ -203,30 +205,41 @@ class _Session:
         self, endpoint: Endpoint, vocabulary: Vocabulary, question: Question
     ) -> Result:
         made = await requests(question.items, vocabulary)
-        limit = self.abilities.max_length
-        long = over_long(made, limit, question.generation)
-        settle(question.trial.dataset, long, len(made), self.options.exclude_invalid)
+        long = self._over_long(question, made)
         left_out = {each.index for each in long}
         made = [each for each in made if each.item.index not in left_out]
-        began, before = time.monotonic(), endpoint.traffic.requests
+        before, began = endpoint.traffic.requests, time.monotonic()
         with store.opened(self.options.answers, question.trial.id) as answers:
             kept = len(answers.replies)
             await self._ask(endpoint, question, made, answers)
             replies = [answers.replies[each.place] for each in made]
-        seconds = time.monotonic() - began
-        asked = len(made) - kept
-        facts: dict[str, str | int | float] = {
+        seconds, asked = time.monotonic() - began, len(made) - kept
+        facts: Facts = {
             **self.host.facts,
             **_wording(question.asked),
-            "rows": len(made),
             "rows_kept_from_before": kept,
-            "rows_excluded": len(long) + len(question.asked.items.excluded),
+            "rows_excluded": len(long) + len(question.asked.test.excluded),
             "requests": endpoint.traffic.requests - before,
             "retries": endpoint.traffic.retries,
-            "rows_per_second": round(asked / seconds, 2) if asked and seconds else 0.0,
+            "rows_per_second": round(asked / seconds, 2) if asked > 0 and seconds else 0.0,
             "preflight": "; ".join(self.abilities.notes) or "passed",
         }
-        return result(question, [each.item for each in made], replies, facts)
+        if question.purpose == "orders":
+            return of_orders(question, [each.item for each in made], replies, facts)
+        return of_test(without(question.asked, long), replies, facts)
+
+    def _over_long(self, question: Question, made: Sequence[Request]) -> tuple[Excluded, ...]:
+        """Raises DataError for rows that the model could only answer cut short, unless they are
+        excluded on purpose."""
+        written = settings(question.asked).max_tokens
+        found = over_long(made, self.abilities.max_length, written)
+        if found and not self.options.exclude_invalid:
+            first = f"row {found[0].index} ({found[0].content}): {found[0].reason}"
+            raise DataError(
+                f"{len(found)} of {len(made)} rows are too long for the model: {first}",
+                hint="raise `max_length`, or score the others with --exclude-invalid",
+            )
+        return found
 
     async def _ask(
         self,
@@ -236,7 +249,7 @@ class _Session:
         answers: store.Store,
     ) -> None:
         letters = question.asked.task.answered == "letter"
-        asker = Asker(endpoint, self.abilities, question.generation, letters)
+        asker = Asker(endpoint, self.abilities, settings(question.asked), letters)
         told = time.monotonic()
 
         def heard(replies: int) -> None:
@@ -249,7 +262,8 @@ class _Session:
 
 
 def _needs(asked: Sequence[Question], dtype: str) -> Needs:
-    beams = [each.generation.beams for each in asked if each.generation]
+    written = [each.asked for each in asked if each.asked.task.generation]
+    beams = [settings(each).beams for each in written]
     return Needs(
         likelihoods=any(each.asked.task.answered in ("option", "letter") for each in asked),
         beams=max(beams, default=1),
@@ -260,9 +274,11 @@ def _needs(asked: Sequence[Question], dtype: str) -> Needs:
 def _wording(asked: Asked) -> Facts:
     return {
         "prompts_from": asked.template.origin,
-        "prompts_comparable": str(asked.template.comparable).lower(),
+        "comparable": str(asked.comparable).lower(),
         "prompts_template": asked.template.hash,
-        "prompts_all": asked.items.hash,
+        "prompts_all": asked.test.hash,
+        "rows_from": asked.where,
+        **({"data_commit": asked.commit} if asked.commit else {}),
     }
 
 

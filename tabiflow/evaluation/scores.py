@@ -1,45 +1,35 @@
-"""Replies -> what each item was answered, and a task's figures. Pure; asks nobody."""
+"""Replies -> what each item was answered, and what the ledger keeps of a task. Asks nobody."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from tabiflow.evaluation.store import Reply
 from tabiflow.evaluation.trials import Question
+from tabiflow.generative import result as figures
 from tabiflow.generative import summary
-from tabiflow.generative.metrics import SCORERS, Scores, choice_scores
-from tabiflow.generative.prompts import Item
-from tabiflow.generative.scoring import RULES, Likelihood, chosen, cut, first_best, read_mark
-from tabiflow.spec.benchmark import Rule
+from tabiflow.generative.asking import Asked
+from tabiflow.generative.prompts import Excluded, Item
+from tabiflow.generative.scoring import Likelihood, chosen, cut, first_best, read_mark
 from tabiflow.trial import Result
 
 Said = int | str | None
 """The option chosen, counted from 0; None where an answer names none; or the text of an answer."""
+Facts = Mapping[str, str | int | float]
 
 
-@dataclass(frozen=True)
-class Scored:
-    """A task's figures with what each of its rows was answered."""
-
-    said: tuple[Said, ...]
-    scores: Scores
-    headline: float
-
-
-def said(question: Question, item: Item, reply: Reply, rule: Rule | None = None) -> Said:
-    """`rule` is another than the task's own."""
-    task = question.asked.task
-    match task.answered:
+def said(asked: Asked, item: Item, reply: Reply) -> Said:
+    match asked.task.answered:
         case "option":
-            return chosen(likelihoods(item, reply), rule or task.rule or "sum")
+            return chosen(likelihoods(item, reply), asked.task.rule or "sum")
         case "letter":
             return first_best(reply.logprobs)
         case "written_letter":
-            template = question.asked.template
-            return read_mark(_text(question, reply), item.marks, anywhere=template.anywhere)
+            anywhere = asked.template.anywhere
+            return read_mark(_text(asked, reply), item.marks, anywhere=anywhere)
         case "text":
-            return _text(question, reply)
+            return _text(asked, reply)
 
 
 def likelihoods(item: Item, reply: Reply) -> list[Likelihood]:
@@ -51,70 +41,48 @@ def likelihoods(item: Item, reply: Reply) -> list[Likelihood]:
     ]
 
 
-def _text(question: Question, reply: Reply) -> str:
-    wanted = question.generation
-    return cut(reply.text, wanted.stop if wanted else ())
+def _text(asked: Asked, reply: Reply) -> str:
+    return cut(reply.text, figures.settings(asked).stop)
 
 
-def scored(question: Question, items: Sequence[Item], replies: Sequence[Reply]) -> Scored:
-    """Every rule's accuracy stands beside that of the task's own."""
-    answers = [said(question, *each) for each in zip(items, replies, strict=True)]
-    task = question.asked.task
-    if task.answered == "text":
-        scores = SCORERS[task.metric](items, [str(each) for each in answers])
-        return Scored(tuple(answers), scores, scores.figures[task.metric])
-    scores = choice_scores(items, [each if isinstance(each, int) else None for each in answers])
-    figures = {**scores.figures, **_of_rules(question, items, replies)}
-    scores = Scores(figures, scores.rows, f"rule:{task.rule or task.answered}|{scores.signature}")
-    return Scored(tuple(answers), scores, figures["accuracy"])
+def without(asked: Asked, left_out: Sequence[Excluded]) -> Asked:
+    """The task without rows that a model cannot be asked."""
+    gone = {each.index for each in left_out}
+    kept = tuple(item for item in asked.test.scored if item.index not in gone)
+    test = replace(asked.test, scored=kept, excluded=(*asked.test.excluded, *left_out))
+    return replace(asked, test=test)
 
 
-def _of_rules(
-    question: Question, items: Sequence[Item], replies: Sequence[Reply]
-) -> dict[str, float]:
-    if question.asked.task.answered != "option":
-        return {}
-    found = {}
-    for rule in RULES:
-        answers = [
-            said(question, *each, rule=rule) == each[0].gold
-            for each in zip(items, replies, strict=True)
-        ]
-        found[f"accuracy_{rule}"] = 100 * sum(answers) / len(answers) if answers else math.nan
-    return found
+def scored(asked: Asked, replies: Sequence[Reply]) -> figures.Result:
+    """`replies` are those to `asked.test.scored`."""
+    match asked.task.answered:
+        case "option":
+            items = asked.test.scored
+            return figures.of_options(
+                asked, [likelihoods(*each) for each in zip(items, replies, strict=True)]
+            )
+        case "letter":
+            return figures.of_letters(asked, [each.logprobs for each in replies])
+        case "written_letter" | "text":
+            return figures.of_texts(asked, [each.text for each in replies])
 
 
-def result(
-    question: Question,
-    items: Sequence[Item],
-    replies: Sequence[Reply],
-    facts: Mapping[str, str | int | float],
-) -> Result:
-    """For the ledger: figures of test, or of option orders on validation."""
-    if question.purpose == "orders":
-        return _orders(question, items, replies, facts)
-    found = scored(question, items, replies)
+def of_test(asked: Asked, replies: Sequence[Reply], facts: Facts) -> Result:
+    """A task's scores for the ledger, with all that is kept of each row."""
+    found = scored(asked, replies)
+    rows = zip(asked.test.scored, replies, found.rows.values(), strict=True)
     return Result(
         epoch=0,
         score=math.nan,
-        metrics={f"test_{name}": value for name, value in found.scores.figures.items()},
-        test=found.headline,
-        n=len(items),
-        facts={"signature": found.scores.signature, **facts},
-        predictions=tuple(
-            record(question, item, reply, answer, score)
-            for item, reply, answer, score in zip(
-                items, replies, found.said, found.scores.rows, strict=True
-            )
-        ),
+        metrics={f"test_{name}": value for name, value in found.figures.items()},
+        test=found.score,
+        n=len(asked.test.scored),
+        facts={"signature": found.signature, **facts},
+        predictions=tuple(record(asked, *each) for each in rows),
     )
 
 
-def record(
-    question: Question, item: Item, reply: Reply, answer: Said, score: float
-) -> dict[str, Any]:
-    """All that is kept of a row, in one place."""
-    gold: Any = item.gold if question.asked.task.answered != "text" else list(item.references)
+def record(asked: Asked, item: Item, reply: Reply, score: float) -> dict[str, Any]:
     return {
         "row": item.index,
         "item": item.hash,
@@ -123,40 +91,38 @@ def record(
         "logprobs": list(reply.logprobs),
         "tokens": list(reply.tokens),
         "text": reply.text,
-        "prediction": answer,
-        "reference": gold,
+        "prediction": said(asked, item, reply),
+        "reference": item.gold if item.options else list(item.references),
         "score": score,
     }
 
 
-def _orders(
-    question: Question,
-    items: Sequence[Item],
-    replies: Sequence[Reply],
-    facts: Mapping[str, str | int | float],
+def of_orders(
+    question: Question, items: Sequence[Item], replies: Sequence[Reply], facts: Facts
 ) -> Result:
-    answers = [said(question, *each) for each in zip(items, replies, strict=True)]
-    found = summary.orders(by_row(question, items, answers))
+    """How a model takes the order of options, on validation."""
+    asked = question.asked
+    answers = [said(asked, *each) for each in zip(items, replies, strict=True)]
+    found = summary.orders(_by_row(asked, items, answers))
     letters = {f"validation_chose_{name}": float(times) for name, times in found.letters.items()}
-    figures = {"validation_stability": found.stability, "validation_orders_rows": found.rows}
+    own = {"validation_stability": found.stability, "validation_orders_rows": float(found.rows)}
+    rows = zip(items, replies, answers, strict=True)
     return Result(
         epoch=0,
         score=found.stability,
-        metrics={**figures, **letters},
+        metrics={**own, **letters},
         facts=facts,
         predictions=tuple(
-            record(question, item, reply, answer, 100.0 * (answer == item.gold))
-            for item, reply, answer in zip(items, replies, answers, strict=True)
+            record(asked, item, reply, 100.0 * (answer == item.gold))
+            for item, reply, answer in rows
         ),
     )
 
 
-def by_row(
-    question: Question, items: Sequence[Item], answers: Sequence[Said]
-) -> list[list[int | None]]:
-    """The answers to all orders of each row. Rows with an order that was not asked are left out."""
+def _by_row(asked: Asked, items: Sequence[Item], answers: Sequence[Said]) -> list[list[int | None]]:
+    """The answers to all orders of each row; a row of which one was not asked is left out."""
     found: dict[int, list[int | None]] = {}
     for item, answer in zip(items, answers, strict=True):
         found.setdefault(item.index, []).append(answer if isinstance(answer, int) else None)
-    whole = {row[0].index: len(row) for row in question.asked.turned}
+    whole = {row[0].index: len(row) for row in asked.orders}
     return [found[index] for index in found if len(found[index]) == whole[index]]

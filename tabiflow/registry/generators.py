@@ -25,6 +25,7 @@ GENERATORS: tuple[Generator, ...] = (
     Generator(name="kanarya-2b", title="Kanarya-2B", hub="asafaya/kanarya-2b"),
 )
 
+
 def generator(name: str) -> Generator:
     """By its name, its folder, or its id on the hub. Raises UserError with a near name."""
     found = [each for each in GENERATORS if each.name == name]

@@ -9,8 +9,9 @@ from typing import Any
 from tabiflow.errors import UserError
 from tabiflow.evaluation.findings import Findings, TaskScore
 from tabiflow.generative.prompts import LETTERS
+from tabiflow.generative.published import Standing, standings
 from tabiflow.published.cetvel import cetvel
-from tabiflow.registry.cetvel import CATEGORIES
+from tabiflow.registry.cetvel import CATEGORIES, CATEGORY_NAMES, TASKS
 from tabiflow.report import typeset
 from tabiflow.report.render import dumps
 from tabiflow.report.tables import DASH, Table, interval, number, p_value, signed
@@ -24,23 +25,43 @@ def tables(found: Findings) -> list[Table]:
         _subjects(found),
         _orders(found),
         _pairs(found),
-        _overview(found),
-        _columns(found),
+        _averages(found),
         _gini(found),
         _languages(found),
         _excluded(found),
         _missing(found),
         _origins(found),
+        *_standings(found),
     ]
     return [each for each in made if each.rows]
 
 
+def brief_tables(found: Findings) -> list[Table]:
+    """What a terminal shows; the files have the rest."""
+    made = [
+        *(_scores(found), _choices(found), _averages(found), _orders(found), _pairs(found)),
+        *(_excluded(found), _missing(found)),
+    ]
+    return [each for each in made if each.rows]
+
+
+def _averages(found: Findings) -> Table:
+    rows = []
+    for model, each in found.averages.items():
+        categories = (each.categories.get(name, math.nan) for name in CATEGORIES)
+        whole = len(each.categories) == len(CATEGORIES)
+        overall = each.overall if whole else math.nan
+        rows.append((model, number(overall), *map(number, categories)))
+    notes = ("Of the columns that the sweep asks; overall where it asks all seven categories.",)
+    return Table("Averages", ("model", "overall", *CATEGORIES), tuple(rows), notes)
+
+
 def warnings(found: Findings) -> Iterator[str]:
-    own = [each for each in found.scores if each.facts.get("prompts_comparable") != "true"]
+    own = [each for each in found.scores if each.facts.get("comparable") != "true"]
     if own:
         yield (
-            f"not comparable: {len(own)} scores are of prompts of our own wording; published "
-            "scores stand beside them for their range only"
+            f"not comparable: {len(own)} scores are of prompts of our own wording, of other rows "
+            "than the release's or of a part of them; published scores show the range only"
         )
     if found.missing:
         yield f"unfinished: {len(found.missing)} of the sweep's trials have no score"
@@ -86,7 +107,7 @@ def _pair_content(each: Any) -> dict[str, Any]:
 
 FACTS = (
     *("engine", "engine_versions", "dtype", "replicas", "start_seconds", "model_commit"),
-    *("signature", "prompts_from", "prompts_comparable", "prompts_template", "prompts_all"),
+    *("signature", "prompts_from", "comparable", "prompts_template", "prompts_all"),
     *("requests", "retries", "rows_per_second", "rows_kept_from_before", "preflight", "seconds"),
 )
 """Tags of a trial that say how its score was made."""
@@ -210,45 +231,35 @@ def _pairs(found: Findings) -> Table:
     return Table("Models compared", header, rows, notes)
 
 
-def _overview(found: Findings) -> Table:
+def _standings(found: Findings) -> Iterator[Table]:
+    """The published models and the sweep's, overall and in each category that it asks."""
     published = cetvel()
-    rows = [
-        (
-            *(model, number(published.overview.totals[model])),
-            *(number(published.overview.categories[model][name]) for name in CATEGORIES),
-        )
-        for model in published.models
-    ]
-    quiet = frozenset(range(len(rows)))
-    for model in found.models:
-        means = found.averages[model]
-        categories = (means.categories.get(name, math.nan) for name in CATEGORIES)
-        overall = means.overall if set(means.categories) >= set(CATEGORIES) else math.nan
-        rows.append((model, number(overall), *map(number, categories)))
-    header = ("model", "mean", *CATEGORIES)
-    notes = (
-        f"{len(published.models)} published models ({published.overview.source}), then the sweep's."
-        " A category is the mean of its columns that the sweep asks; the mean is there when all"
-        " seven are. Unlike metrics are averaged here: no measure of proficiency.",
-    )
-    return Table("Categories", header, tuple(rows), notes, quiet)
+    ours = {
+        model: {each.column: each.score for each in found.scores if each.model == model}
+        for model in found.models
+    }
+    asked = {each.category for each in found.scores}
+    for name, rows in standings(published, TASKS, ours).items():
+        if name == "overall" or name in asked:
+            columns = list(rows[0].scores)
+            yield Table(
+                f"Beside the published models: {CATEGORY_NAMES.get(name, name)}",
+                ("model", "average", *columns),
+                tuple(_standing(each, columns) for each in rows),
+                (_STANDING,) if name == "overall" else (),
+                frozenset(n for n, each in enumerate(rows) if each.published),
+            )
 
 
-def _columns(found: Findings) -> Table:
-    """The columns that the sweep asks, of all models."""
-    published = cetvel()
-    columns = [name for name in published.columns if name in {e.column for e in found.scores}]
-    if not columns:
-        return Table("Columns", (), ())
-    rows = [
-        (model, *(number(published.scores(model).get(name, math.nan)) for name in columns))
-        for model in published.models
-    ]
-    quiet = frozenset(range(len(rows)))
-    for model in found.models:
-        own = {each.column: each.score for each in found.scores if each.model == model}
-        rows.append((model, *(number(own.get(name, math.nan)) for name in columns)))
-    return Table("Columns", ("model", *columns), tuple(rows), (), quiet)
+_STANDING = (
+    "A category's average needs all its columns, the overall one all categories. Unlike metrics are"
+    " averaged here, as the paper does: no measure of proficiency."
+)
+
+
+def _standing(each: Standing, columns: Sequence[str]) -> tuple[str, ...]:
+    scores = (each.scores.get(name, math.nan) for name in columns)
+    return (each.model, number(each.average), *map(number, scores))
 
 
 def _gini(found: Findings) -> Table:
