@@ -48,7 +48,7 @@ def test_the_sweep_by_example_is_one(tmp_path: Path) -> None:
 
 def test_the_evaluation_by_example_is_one(tmp_path: Path) -> None:
     (example,) = [block for _, block in BLOCKS if "sweeps/mine-cetvel.yaml" in block]
-    for folder in ("data/gecturk_boun", "data/tumlu", "cetvel", "sweeps"):
+    for folder in ("models/mine", "data/gecturk_boun", "data/tumlu", "cetvel", "sweeps"):
         (tmp_path / folder).mkdir(parents=True)
     file = tmp_path / "sweeps" / "mine-cetvel.yaml"
     file.write_text(example, encoding="utf-8")

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -97,6 +97,10 @@ class Asking:
             found += [(model, own)] if own else []
         return found
 
+    @property
+    def finished(self) -> int:
+        return sum(self._finished(e.trial.id) for own in self.questions.values() for e in own)
+
     def _finished(self, trial: str) -> bool:
         outcome = self.outcomes.get(trial)
         return outcome is not None and outcome.finished
@@ -126,7 +130,7 @@ def cetvel(
     as_data: bool,
 ) -> int:
     """Ask generative models the benchmark. Running it again asks no finished row twice."""
-    from tabiflow.evaluation.running import Options, run
+    from tabiflow.evaluation.running import Options, engine_name, run
 
     evaluation = _told(Evaluation.read(sweep), cetvel, exclude_invalid)
     options = Options(
@@ -136,7 +140,10 @@ def cetvel(
         address=address,
         exclude_invalid=evaluation.written.exclude_invalid,
     )
-    asking = _asking(evaluation, options)
+    asking = _asking(evaluation, lambda model: engine_name(model, options))
+    for each in asking.asked:
+        for left in each.left:
+            err.print(f"{left.task}: {left.key}: {left.reason}; {left.instead}", highlight=False)
     if asking.todo():
         _end_like_ctrl_c(signal.SIGTERM)
         book = ledger.open_ledger()
@@ -159,23 +166,27 @@ def _told(evaluation: Evaluation, checkout: Path | None, exclude_invalid: bool) 
     return replace(evaluation, written=written, checkout=checkout or evaluation.checkout)
 
 
-def _asking(evaluation: Evaluation, options: Any) -> Asking:
+def report(file: Path, output: Path | None, as_data: bool) -> int:
+    """What is known by now, of whichever engine has answered most; asks nobody."""
+    evaluation = Evaluation.read(file)
+    engines = ("vllm", "embedded", "endpoint")
+    found = [_asking(evaluation, _always(engine)) for engine in engines]
+    return _conclude(max(found, key=lambda each: each.finished), output, as_data)
+
+
+def _always(engine: str) -> Callable[[Generator], str]:
+    return lambda model: engine
+
+
+def _asking(evaluation: Evaluation, engine: Callable[[Generator], str]) -> Asking:
     """Reads everything that is asked, before any model is started."""
-    from tabiflow.evaluation.running import engine_name
     from tabiflow.evaluation.trials import questions
     from tabiflow.generative.asking import asked
 
     models = generators.asked_models(evaluation)
     found = list(asked(evaluation))
-    for each in found:
-        for left in each.left:
-            err.print(f"{left.task}: {left.key}: {left.reason}; {left.instead}", highlight=False)
     own = {
-        model.name: [
-            question
-            for each in found
-            for question in questions(model, engine_name(model, options), each)
-        ]
+        model.name: [q for each in found for q in questions(model, engine(model), each)]
         for model in models
     }
     return _known(Asking(evaluation, models, found, own, {}))

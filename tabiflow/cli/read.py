@@ -16,13 +16,15 @@ from tabiflow.errors import UserError, near
 from tabiflow.plan import CellPlan, Plan
 from tabiflow.registry.cetvel import TASKS
 from tabiflow.registry.datasets import DATASETS
+from tabiflow.registry.generators import GENERATORS
 from tabiflow.registry.kinds import KINDS
 from tabiflow.registry.models import MODELS
 from tabiflow.report.ablation import CutShare
 from tabiflow.report.appendix import warnings
 from tabiflow.report.content import report
 from tabiflow.report.render import as_json, brief_tables, dumps, number, write
-from tabiflow.spec import Dataset, Model, label
+from tabiflow.spec import Dataset, Generator, Model, label
+from tabiflow.spec.evaluation import is_evaluation
 from tabiflow.trial import Outcome, Status
 
 
@@ -297,11 +299,15 @@ def _winner(winner: selection.Winner, plan: Plan) -> dict[str, Any]:
 @on_sweep
 @click.option("-o", "folder", type=click.Path(path_type=Path), help="Write the tables here.")
 @anywhere()
-def report_verb(sweep: Path, rehearse: bool, as_data: bool, folder: Path | None) -> None:
+def report_verb(sweep: Path, rehearse: bool, as_data: bool, folder: Path | None) -> int:
     """Test scores beside published ones, intervals and comparisons, winners, openings.
 
     The files have more than the terminal shows: sensitivity, curves, origins.
     """
+    if is_evaluation(sweep):
+        from tabiflow.cli import generate
+
+        return generate.report(sweep, folder, as_data)
     known = know(sweep, rehearse)
     book = ledger.open_ledger() if ledger.exists() else None
     made = report(known.plan, known.winners, known.outcomes, book, _cut_shares(known.plan))
@@ -310,6 +316,7 @@ def report_verb(sweep: Path, rehearse: bool, as_data: bool, folder: Path | None)
     spaced = [each for one in tables for each in (one, "")]
     warned = (f"warning: {each}" for each in warnings(made))
     say(as_data, as_json(made), *spaced, *warned, *(f"wrote {file}" for file in files))
+    return 0
 
 
 def _cut_shares(plan: Plan) -> Sequence[CutShare]:
@@ -371,6 +378,11 @@ def list_verb(what: str | None, as_data: bool) -> None:
         content["models"] = [row.model_dump(mode="json", exclude_defaults=True) for row in MODELS]
         rows = [(row.name, row.title, _origin(row), ", ".join(row.tags)) for row in MODELS]
         tables += [table("models", ("name", "title", "from", "tags"), rows), ""]
+        content["generators"] = [
+            row.model_dump(mode="json", exclude_defaults=True) for row in GENERATORS
+        ]
+        written = [(row.name, row.title, _origin(row)) for row in GENERATORS]
+        tables += [table("generative models", ("name", "title", "from"), written), ""]
     if what in (None, "datasets"):
         content["datasets"] = [
             row.model_dump(mode="json", exclude_defaults=True) for row in DATASETS
@@ -389,5 +401,5 @@ def list_verb(what: str | None, as_data: bool) -> None:
     say(as_data, content, *tables)
 
 
-def _origin(row: Model | Dataset) -> str:
+def _origin(row: Model | Dataset | Generator) -> str:
     return row.hub or "built in"
