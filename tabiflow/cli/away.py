@@ -84,14 +84,14 @@ class _Errand:
 
     def _as_job(self, place: str) -> int:
         job = self._asked(f"tabiflow job start {self.sweep.name} -- {self._arguments(place)}")
-        err.print(f"job {job} on {self.cluster.file}", highlight=False)
+        err.print(f"job {job} on {self.cluster.file}", highlight=False, soft_wrap=True)
         try:
             return self._answered(self.cluster.run(f"tabiflow job follow {job}", _told))
         except KeyboardInterrupt:
-            err.print(f"detached; {self._goes_on(job)}", highlight=False)
+            err.print(f"detached; {self._goes_on(job)}", highlight=False, soft_wrap=True)
             return INTERRUPTED
         except ClusterError as error:
-            err.print(f"{error}; {self._goes_on(job)}", highlight=False)
+            err.print(f"{error}; {self._goes_on(job)}", highlight=False, soft_wrap=True)
             return INTERRUPTED
 
     def _goes_on(self, job: str) -> str:
