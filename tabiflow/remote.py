@@ -212,7 +212,5 @@ def _last(lines: Sequence[str]) -> str:
     """The line that says most: ssh's own where there is one."""
     plain = (COLOURS.sub("", each).strip() for each in lines)
     known = [line for line in plain if line]
-    told = [
-        line for line in known if line.startswith(("ssh:", "rsync:", "Error")) or "denied" in line
-    ]
+    told = [line for line in known if line.startswith(("ssh:", "rsync:")) or "denied" in line]
     return (told or known or ["no answer"])[-1]
