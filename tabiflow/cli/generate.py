@@ -1,18 +1,16 @@
 """The verbs about generative models: serve one, ask some the benchmark."""
 
-import os
-import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import click
 
 from tabiflow import ledger, provenance
 from tabiflow.cli.common import FAILED, err, say, table
+from tabiflow.interrupts import sigterm_as_ctrl_c
 from tabiflow.registry import generators
 from tabiflow.spec import Evaluation, Generator, Replicas
 from tabiflow.trial import Outcome
@@ -55,7 +53,6 @@ def serve(
     # Ray takes seconds to import.
     from tabiflow.serving.hosting import served
 
-    _end_like_ctrl_c(signal.SIGTERM)
     with served(row, address=address, port=port) as found:
         content = {
             "url": f"{found.url}/v1",
@@ -69,13 +66,6 @@ def serve(
         say(as_data, content, f"{line} after {found.seconds:.1f} s; Ctrl-C ends it")
         while True:
             time.sleep(3600)
-
-
-def _end_like_ctrl_c(number: signal.Signals) -> None:
-    def end(number: int, frame: FrameType | None) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-
-    signal.signal(number, end)
 
 
 @dataclass(frozen=True)
@@ -145,12 +135,11 @@ def cetvel(
         for left in each.left:
             err.print(f"{left.task}: {left.key}: {left.reason}; {left.instead}", highlight=False)
     if asking.todo():
-        _end_like_ctrl_c(signal.SIGTERM)
         book = ledger.open_ledger()
         with book.recorder(asking.evaluation.written.name, provenance.facts()) as recorder:
             # What a dead driver left behind is in order only now.
             asking = _known(asking)
-            with _board(asking) as listener:
+            with sigterm_as_ctrl_c(), _board(asking) as listener:
                 summary = run(asking.todo(), recorder, asking.outcomes, options, listener)
         if summary.stopped:
             err.print(f"stopped: {summary.stopped}; the same command goes on", highlight=False)

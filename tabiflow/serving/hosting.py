@@ -16,6 +16,7 @@ from ray.serve.schema import ApplicationStatus, LoggingConfig
 
 from tabiflow import cluster
 from tabiflow.errors import ModelError, UserError
+from tabiflow.interrupts import sigterm_as_ctrl_c
 from tabiflow.serving.room import Demand, check, shortage
 from tabiflow.serving.start import Start, engine_of, located
 from tabiflow.spec import Generator
@@ -62,12 +63,13 @@ def served(
     generator: Generator, *, address: str | None = None, port: int | None = None
 ) -> Iterator[Served]:
     """Starts the replicas, waits until they answer, and takes them down after the block.
+    On the main thread: SIGTERM ends it as Ctrl-C does.
 
     Raises UserError for resources that no node has, ModelError for what cannot be loaded.
     """
     began = time.monotonic()
     folder, commit = located(generator)
-    with cluster.joined(address):
+    with cluster.joined(address), sigterm_as_ctrl_c():
         start = _start(generator, folder)
         demand = Demand(generator.cpus, start.gpus, generator.tensor_parallel)
         check(demand, generator.scale.min)
