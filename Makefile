@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Installed with byte code: importing the libraries costs seconds a process without it.
 INSTALL := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: setup quickstart test test-slow test-cluster check
+.PHONY: setup quickstart test test-slow test-serve test-cluster check
 
 setup: $(VENV)/installed
 
@@ -25,6 +25,18 @@ quickstart: setup
 # Two processes that share nothing but what the package itself shares between processes.
 test: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# vLLM's CPU build, which other versions of some libraries go with, in an environment of its own.
+SERVE ?= .venv-serve
+
+$(SERVE)/installed: requirements-serve.txt pyproject.toml
+	test -x $(SERVE)/bin/python || $(PYTHON) -m venv $(SERVE)
+	env -u PYTHONDONTWRITEBYTECODE $(SERVE)/bin/python -m pip install --quiet --no-deps --requirement requirements-serve.txt
+	$(SERVE)/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+test-serve: $(SERVE)/installed
+	$(SERVE)/bin/python -m pytest -m serve
 
 test-slow: setup
 	$(BIN)/python -m pytest -m slow
