@@ -206,6 +206,17 @@ class Fails(Server):
         return await super().completions(request)
 
 
+class Hangs(Server):
+    """Every fourth request, for longer than anybody waits."""
+
+    async def completions(self, request: web.Request) -> web.Response:
+        if self.requests % 4 == 3:
+            self.requests += 1
+            await asyncio.sleep(1.5)
+            return web.json_response({}, status=500)
+        return await super().completions(request)
+
+
 @contextmanager
 def running(server: Server) -> Iterator[Server]:
     """On a thread of its own, so that a driver in another process or in this one can ask it."""

@@ -6,6 +6,7 @@ from completions import (
     CutsTextWithoutBos,
     DropsTheLast,
     Fails,
+    Hangs,
     HasOneBeam,
     IgnoresEcho,
     PutsABosBefore,
@@ -71,9 +72,10 @@ def test_a_server_that_would_spoil_scores_is_refused_with_the_reason(
         looked_at(server)
 
 
-def test_a_server_that_fails_now_and_then_passes() -> None:
-    server = Fails()
-    assert looked_at(server).lists
+@pytest.mark.parametrize("server", [Fails(), Hangs()], ids=["fails", "hangs"])
+def test_a_server_that_fails_or_hangs_now_and_then_passes(server: Server) -> None:
+    found = looked_at(server, Patience(timeout=0.5, total=20, pause=0.01))
+    assert found.lists and found.named_tokens
     assert server.requests > 10
 
 

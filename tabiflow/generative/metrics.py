@@ -4,6 +4,7 @@ Scores are 0 to 100. A figure that is undefined (no row, no edit to find) is NaN
 figures has a signature that says how they were made, to be stored beside them.
 """
 
+import logging
 import math
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
@@ -107,6 +108,8 @@ def _rouge2(scorer: Any, item: Item, said: str) -> float:
 def _scorer(turkish: bool) -> Any:
     from rouge_score.rouge_scorer import RougeScorer
 
+    # It says that it takes its own tokenizer, which is what is asked of it.
+    logging.getLogger("absl").setLevel(logging.WARNING)
     return RougeScorer(["rouge2"], tokenizer=TurkishWords() if turkish else None)
 
 
