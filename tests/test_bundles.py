@@ -78,7 +78,7 @@ def test_a_bundle_in_another_order_is_the_same_one(tmp_path):
     assert loaded.validation["tags"].to_pylist() == [[NOM]]
 
 
-@pytest.mark.parametrize("tag", ["NOUN", "", "Case=Nom|Case=Acc", "Case="])
+@pytest.mark.parametrize("tag", ["NOUN", "Case=Nom|Case=Acc", "Case="])
 def test_what_is_no_bundle_is_told_with_its_row(tmp_path, tag):
     message = refused(dataset(write(tmp_path, [*HELD_OUT, ("ev/ev", [tag])])))
     assert f"row 3: tag `{tag}` is no bundle of features" in message

@@ -64,7 +64,8 @@ def test_facts_say_what_computed_the_trial_and_on_what(folder):
     assert expected.items() <= facts.items()
     assert (facts["train_rows"], facts["validation_rows"], facts["trained_epochs"]) == (40, 24, 1)
     assert facts["max_length_text"] % 8 == 0
-    assert facts["peak_memory_mb"] > 0
+    # A warm process may not grow for so small a trial.
+    assert facts["process_memory_mb"] > facts["peak_memory_mb"] >= 0
     assert {"data_train", "tokenizer", "torch", "transformers", "train_seconds"} <= facts.keys()
 
 
