@@ -120,9 +120,7 @@ def _folder(content: dict[str, Any]) -> Iterator[Path]:
 def _undisturbed(content: dict[str, Any]) -> float:
     """Seconds that a driver takes for the whole sweep on this machine."""
     with _folder(content) as folder:
-        began = time.monotonic()
-        _finish(folder)
-        return time.monotonic() - began
+        return _finish(folder)
 
 
 def _survived(folder: Path, moments: Iterable[float]) -> Count:
@@ -138,10 +136,12 @@ def _survived(folder: Path, moments: Iterable[float]) -> Count:
     return _counted(folder, len(kills))
 
 
-def _finish(folder: Path) -> None:
+def _finish(folder: Path) -> float:
+    """Seconds that it took."""
     for _ in range(STARTS):
+        began = time.monotonic()
         if _driver(folder).wait() == 0:
-            return
+            return time.monotonic() - began
     raise SystemExit((folder / "log").read_text(errors="replace")[-2000:])
 
 
@@ -174,7 +174,8 @@ def _counted(folder: Path, kills: int) -> Count:
         attempts[run.tags["trial"]].append(run)
     curves = store.curves([run.run_id for run in runs])
     whole = list(range(1, EPOCHS + 1))
-    planned = selection.planned(sweep := Sweep.read(folder / "sweep.yaml"), resolve(sweep)).trials
+    sweep = Sweep.read(folder / "sweep.yaml")
+    planned = tuple(selection.planned(sweep, resolve(sweep)).trials)
     missing = {trial.id for trial in planned} - attempts.keys()
     count = Count(kills, len(planned), len(runs), lost=len(missing))
     for found in attempts.values():

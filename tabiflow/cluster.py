@@ -15,10 +15,11 @@ from ruamel.yaml import YAML
 
 from tabiflow.errors import UserError
 
+log = logging.getLogger(__name__)
+
+STARTS = 3
 OBJECT_STORE = 200 * 1024**2
 """Bytes. Reports are small: Ray's default would take a third of the memory from the trials."""
-
-
 NEWS = 1.0
 """Seconds between two looks at the nodes."""
 
@@ -43,7 +44,7 @@ def joined(address: str | None = None, workers: int | None = None) -> Iterator[N
         ray.init(address=address, **quiet)
     else:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        ray.init(
+        _start(
             num_cpus=max(workers or 0, os.cpu_count() or 1),
             include_dashboard=False,
             object_store_memory=OBJECT_STORE,
@@ -53,6 +54,18 @@ def joined(address: str | None = None, workers: int | None = None) -> Iterator[N
         yield
     finally:
         ray.shutdown()
+
+
+def _start(**settings: Any) -> None:
+    """Ray gives itself 30 seconds, which a busy machine may exceed."""
+    for left in reversed(range(STARTS)):
+        try:
+            ray.init(**settings)
+            return
+        except Exception as error:  # Ray 2.60 raises nothing narrower.
+            if not left:
+                raise UserError(f"Ray does not start: {error}", hint="try again later") from error
+            log.warning("Ray did not start in time; once more")
 
 
 def _address() -> str | None:

@@ -148,7 +148,8 @@ class Driver(tune.Callback):  # type: ignore[misc]
 
     def lost(self, error: BaseException) -> None:
         """Tune has given up, and all actors with it, because one of them died of `error`."""
-        out, self.attempts = dict(self.attempts), {}
+        out = dict(self.attempts)
+        self.attempts.clear()
         deaths = {id: _death(actor) for id, actor in self._actors.items()}
         self._actors.clear()
         died = [id for id in out if type(deaths.get(id)) is type(error)]
