@@ -219,7 +219,7 @@ def _listening(port: int) -> set[str]:
     return {address for address, where in places if int(where, 16) == port}
 
 
-def _wait_until(true: Callable[[], Any], seconds: float = 120.0) -> None:
+def _wait_until(true: Callable[[], Any], seconds: float = 300.0) -> None:
     until = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < until, "it took too long"

@@ -1,6 +1,6 @@
 """The verbs about the machine: doctor and ui."""
 
-import subprocess
+import os
 import sys
 from pathlib import Path
 
@@ -33,7 +33,8 @@ def ui(port: int, cluster: Path | None, as_data: bool) -> int:
         raise UserError("there is no ledger yet", hint="run `tabiflow sweep` first")
     click.echo(f"{url} shows {ledger.shown_address()}; Ctrl-C ends it", err=True)
     command = [sys.executable, "-m", "mlflow", "ui", "--host", "127.0.0.1", "--port", str(port)]
-    return subprocess.call([*command, "--backend-store-uri", address])
+    # In place of this process, so that what ends the command ends the server.
+    os.execv(sys.executable, [*command, "--backend-store-uri", address])
 
 
 def _ui_there(cluster: Cluster, port: int, as_data: bool) -> int:
