@@ -33,6 +33,7 @@ def ui(port: int, cluster: Path | None, as_data: bool) -> int:
         raise UserError("there is no ledger yet", hint="run `tabiflow sweep` first")
     click.echo(f"{url} shows {ledger.shown_address()}; Ctrl-C ends it", err=True)
     command = [sys.executable, "-m", "mlflow", "ui", "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--workers", "1"]  # for one person; each takes seconds to start
     # In place of this process, so that what ends the command ends the server.
     os.execv(sys.executable, [*command, "--backend-store-uri", address])
 
