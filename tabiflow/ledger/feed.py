@@ -60,6 +60,11 @@ class Feed:
                 self._changed.wait(min(left, 1.0))
             return self._applied >= told
 
+    @property
+    def failing(self) -> bool:
+        """Whether MLflow has not taken what it was given last."""
+        return self._failing_since is not None
+
     def close(self, patience: float) -> bool:
         """True when everything was applied; False when nothing could be for `patience` seconds."""
         began = time.monotonic()

@@ -27,8 +27,9 @@ from tabiflow.trial import Cell, Epoch, Hold, Opening, Result, Trial
 
 log = logging.getLogger(__name__)
 
-GRACE_SECONDS = 30.0
-"""How long the end of a sweep waits for a ledger that takes nothing."""
+GRACE_SECONDS = 300.0
+"""How long the end of a sweep waits for a ledger that takes nothing: servers are away for minutes.
+"""
 OPENING_SECONDS = 600.0
 
 
@@ -222,6 +223,8 @@ class SweepRecorder:
                     self.finish(trial, attempt.number, Killed(cause))
             for cell in self._cells:
                 self._tell(CellOpened(cell, _now()))
+        if self._feed.failing:
+            log.warning("waiting for MLflow; Ctrl-C leaves the rest to the next start")
         if self._feed.close(GRACE_SECONDS):
             self._file.unlink()
         else:
