@@ -48,11 +48,12 @@ def model(two_replicas: Served) -> Any:
 
 @pytest.fixture(scope="module")
 def prompts(two_replicas: Served) -> list[list[int]]:
-    """Of 5 to 60 tokens, cut out of the example's texts."""
+    """Of different lengths, cut out of the example's texts."""
     text = " ".join(
         file.read_text(encoding="utf-8") for file in sorted(benchmark_folder().glob("*/test.jsonl"))
     )
-    pieces = [text[200 * n : 200 * n + 15 + 2 * n] for n in range(PROMPTS)]
+    starts = [97 * n % (len(text) - 300) for n in range(PROMPTS)]
+    pieces = [text[start : start + 15 + 2 * n] for n, start in enumerate(starts)]
     return [list(ids) for ids in asyncio.run(Local(two_replicas.folder).ids(pieces))]
 
 
