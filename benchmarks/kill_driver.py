@@ -3,8 +3,9 @@
     python benchmarks/kill_driver.py --kills 25         # rehearsed trials
     python benchmarks/kill_driver.py --kills 3 --real   # the example's encoders, trained
 
-Every driver is a process of its own, killed with SIGKILL somewhere between its start and its end;
-the next one goes on. A sweep that ends before the kills are used up is checked, and another begun.
+Every driver is a process of its own, killed with SIGKILL: one in five somewhere while it starts,
+the others at a random moment after their first epoch; the next driver goes on. A sweep that ends
+before the kills are used up is checked, and another begun.
 Prints a line a sweep and one for all; exits with 1 where something was lost or done twice.
 """
 
@@ -13,13 +14,14 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,12 @@ from tabiflow.trial import Status
 VERB = (sys.executable, "-c", "from tabiflow.cli import main; main()", "sweep", "sweep.yaml")
 STARTS = 5
 """On a busy machine Ray may not start within the 30 seconds that it gives itself."""
+STARTING = 0.2
+"""Share of the kills that meet a driver before its first epoch."""
+EPOCHS_SINCE = """
+    SELECT COUNT(*) FROM metrics JOIN runs USING (run_uuid)
+    WHERE metrics.key = 'validation_score' AND runs.start_time >= ?
+"""
 EPOCHS = 10
 REHEARSED: dict[str, Any] = {
     "models": ["berturk"],
@@ -43,7 +51,7 @@ REHEARSED: dict[str, Any] = {
         }
     ],
     "runner": "rehearse",
-    "rehearse": {"seconds": 0.03},
+    "rehearse": {"seconds": 0.1},
     "protocol": {"patience": None},
 }
 REAL: dict[str, Any] = {
@@ -51,7 +59,7 @@ REAL: dict[str, Any] = {
     "search": [
         {
             "datasets": ["example-classification", "example-sts"],
-            "space": {"learning_rate": [1e-3, 3e-3], "batch_size": [16, 32]},
+            "space": {"learning_rate": [1e-3, 2e-3, 3e-3], "batch_size": [16, 32]},
         }
     ],
     "protocol": {"epochs": EPOCHS, "patience": None},
@@ -97,11 +105,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=25)
     options = parser.parse_args()
     content, draw = REAL if options.real else REHEARSED, random.Random(options.seed)
-    longest, total = _undisturbed(content), Count()
-    print(f"undisturbed, a driver takes {longest:.0f} seconds", flush=True)
+    times, total = _undisturbed(content), Count()
+    print(
+        f"undisturbed: {times.starting:.0f} s to the first epoch, then {times.working:.0f} s",
+        flush=True,
+    )
     while total.kills < options.kills:
         with _folder(content) as folder:
-            moments = (draw.uniform(0.0, longest) for _ in range(options.kills - total.kills))
+            moments = (times.draw(draw) for _ in range(options.kills - total.kills))
             count = _survived(folder, moments)
         total = total + count
         print(count, flush=True)
@@ -117,32 +128,59 @@ def _folder(content: dict[str, Any]) -> Iterator[Path]:
         yield folder
 
 
-def _undisturbed(content: dict[str, Any]) -> float:
-    """Seconds that a driver takes for the whole sweep on this machine."""
+@dataclass(frozen=True)
+class Moment:
+    """When a driver is killed: so many seconds after its start, or after its first epoch."""
+
+    seconds: float
+    starting: bool
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.1f} s {'from the start' if self.starting else 'into the work'}"
+
+
+@dataclass(frozen=True)
+class Times:
+    """Of a driver that nobody disturbs, in seconds."""
+
+    starting: float
+    working: float
+
+    def draw(self, draw: random.Random) -> Moment:
+        starting = draw.random() < STARTING
+        longest = self.starting if starting else self.working
+        return Moment(draw.uniform(0.0, longest), starting)
+
+
+def _undisturbed(content: dict[str, Any]) -> Times:
     with _folder(content) as folder:
-        return _finish(folder)
+        began = time.monotonic()
+        driver = _driver(folder)
+        _wait_for_an_epoch(driver, folder)
+        first = time.monotonic()
+        if driver.wait():
+            raise SystemExit(_log(folder))
+        return Times(first - began, time.monotonic() - first)
 
 
-def _survived(folder: Path, moments: Iterable[float]) -> Count:
+def _survived(folder: Path, moments: Iterable[Moment]) -> Count:
     """Drivers one after another, until one of them reaches the end."""
     kills = []
     for moment in moments:
         if not _killed(folder, moment):
             break
-        kills.append(f"{moment:.1f}")
-    print(f"killed after {', '.join(kills)} seconds", flush=True)
+        kills.append(str(moment))
+    print(f"killed {', '.join(kills)}", flush=True)
     # Where a driver has reached the end already, this one finds nothing to do.
     _finish(folder)
     return _counted(folder, len(kills))
 
 
-def _finish(folder: Path) -> float:
-    """Seconds that it took."""
+def _finish(folder: Path) -> None:
     for _ in range(STARTS):
-        began = time.monotonic()
         if _driver(folder).wait() == 0:
-            return time.monotonic() - began
-    raise SystemExit((folder / "log").read_text(errors="replace")[-2000:])
+            return
+    raise SystemExit(_log(folder))
 
 
 def _driver(folder: Path) -> subprocess.Popen[bytes]:
@@ -152,18 +190,43 @@ def _driver(folder: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(VERB, cwd=folder, env=environment, stdout=log, stderr=log)
 
 
-def _killed(folder: Path, moment: float) -> bool:
+def _killed(folder: Path, moment: Moment) -> bool:
     """False where the sweep has ended before."""
     for _ in range(STARTS):
         driver = _driver(folder)
+        if not moment.starting:
+            _wait_for_an_epoch(driver, folder)
         try:
-            if driver.wait(moment) == 0:
+            if driver.wait(moment.seconds) == 0:
                 return False
         except subprocess.TimeoutExpired:
             driver.send_signal(signal.SIGKILL)
             driver.wait()
             return True
-    raise SystemExit((folder / "log").read_text(errors="replace")[-2000:])
+    raise SystemExit(_log(folder))
+
+
+def _wait_for_an_epoch(driver: subprocess.Popen[bytes], folder: Path) -> None:
+    """One of a run that this driver, just begun, has opened; or the driver's end."""
+    began = time.time_ns() // 1_000_000
+    while driver.poll() is None and not _epochs(folder, began):
+        time.sleep(0.1)
+
+
+def _epochs(folder: Path, began: int) -> int:
+    """In the ledger, of runs opened since (milliseconds since 1970)."""
+    file = folder / ".tabiflow" / "mlflow.db"
+    if not file.exists():
+        return 0
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as database:
+        try:
+            return int(database.execute(EPOCHS_SINCE, (began,)).fetchone()[0])
+        except sqlite3.OperationalError:  # it has no tables yet
+            return 0
+
+
+def _log(folder: Path) -> str:
+    return (folder / "log").read_text(errors="replace")[-2000:]
 
 
 def _counted(folder: Path, kills: int) -> Count:
