@@ -209,6 +209,8 @@ def check(hosts: Hosts, cluster: Cluster, folder: Path, names: Sequence[str]) ->
             up(cluster, number)
     for name, each in found.items():
         judge(name, each, hosts)
+    resumed = [epoch for each in found.values() for epoch in each["resumed after epoch"]]
+    assert not resumed or any(resumed), "every lost trial had only begun: nothing was resumed"
     if "killed" in found:
         diagnose(hosts, cluster)
     print(f"{len(found)} passed, 0 failed")
@@ -309,6 +311,12 @@ def evidence(sweep: str) -> dict[str, Any]:
     finished = [run for run in trials if run.info.status == "FINISHED"]
     times = Counter(run.data.tags["trial"] for run in finished)
     again = [run for run in finished if int(run.data.tags["attempt"]) > 1]
+
+    def told(trial: str) -> int:
+        lost = [run for run in trials if run.data.tags["trial"] == trial and run not in finished]
+        curves = [client.get_metric_history(run.info.run_id, "validation_score") for run in lost]
+        return max((point.step for curve in curves for point in curve), default=0)
+
     return {
         "trials": len({run.data.tags["trial"] for run in trials}),
         "finished once": sum(number == 1 for number in times.values()),
@@ -316,7 +324,8 @@ def evidence(sweep: str) -> dict[str, Any]:
         "left running": sum(run.info.status == "RUNNING" for run in runs),
         "nodes": dict(Counter(run.data.tags.get("node", "?") for run in finished)),
         "tried again": len(again),
-        "resumed after epoch": [run.data.tags.get("resumed_after_epoch", "0") for run in again],
+        "epochs told before": [told(run.data.tags["trial"]) for run in again],
+        "resumed after epoch": [int(run.data.tags.get("resumed_after_epoch", 0)) for run in again],
     }
 
 
@@ -327,7 +336,8 @@ def judge(name: str, found: dict[str, Any], hosts: Hosts) -> None:
         assert set(found["nodes"]) == set(hosts.addresses), (name, found)
         return
     assert found["tried again"], (name, found)
-    assert all(int(epoch) > 0 for epoch in found["resumed after epoch"]), (name, found)
+    pairs = zip(found["epochs told before"], found["resumed after epoch"], strict=True)
+    assert all(told <= resumed for told, resumed in pairs), (name, found)
 
 
 def ray(*words: str) -> bool:
