@@ -181,6 +181,17 @@ class CutsTextWithoutBos(Server):
         return web.json_response({"tokens": ids_of(body["prompt"])[1:]})
 
 
+class ListsNoLength(Server):
+    """As Ray Serve's own application does; what cuts a text says it."""
+
+    async def models(self, request: web.Request) -> web.Response:
+        return web.json_response({"data": [{"id": "arithmetic", "metadata": {}}]})
+
+    async def tokenize(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        return web.json_response({"tokens": ids_of(body["prompt"]), "max_model_len": LONGEST})
+
+
 class HasOneBeam(Server):
     def choices(self, body: dict[str, Any], ids: list[int]) -> list[dict[str, Any]]:
         return super().choices({**body, "use_beam_search": False}, ids)

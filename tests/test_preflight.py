@@ -9,6 +9,7 @@ from completions import (
     Hangs,
     HasOneBeam,
     IgnoresEcho,
+    ListsNoLength,
     PutsABosBefore,
     Server,
     TellsItsFavourites,
@@ -70,6 +71,10 @@ def test_a_server_that_would_spoil_scores_is_refused_with_the_reason(
 ) -> None:
     with pytest.raises(Refused, match=reason):
         looked_at(server)
+
+
+def test_the_length_is_known_from_a_server_whose_list_of_models_leaves_it_out() -> None:
+    assert looked_at(ListsNoLength()).max_length == 4096
 
 
 @pytest.mark.parametrize("server", [Fails(), Hangs()], ids=["fails", "hangs"])

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 from rich.console import Console
@@ -72,14 +72,16 @@ def on_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def say(as_data: bool, content: Mapping[str, Any], *tables: Table | str) -> None:
-    """JSON for tools, tables for people."""
+def say(
+    as_data: bool, content: Mapping[str, Any], *tables: Table | str, file: TextIO | None = None
+) -> None:
+    """JSON for tools, tables for people; on standard output, as it is now or as it was."""
     if as_data:
-        click.echo(dumps(content))
+        click.echo(dumps(content), file=file)
         return
-    out = Console()
+    out = Console(file=file)
     if not out.is_terminal:
-        out = Console(width=PIPE_WIDTH)
+        out = Console(file=file, width=PIPE_WIDTH)
     for each in tables:
         out.print(each, highlight=False, markup=False, soft_wrap=isinstance(each, str))
 

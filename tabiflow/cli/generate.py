@@ -1,5 +1,6 @@
 """The verbs about generative models: serve one, ask some the benchmark."""
 
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -53,6 +54,7 @@ def serve(
     # Ray takes seconds to import.
     from tabiflow.serving.hosting import served
 
+    out = sys.stdout
     with served(row, address=address, port=port) as found:
         content = {
             "url": f"{found.url}/v1",
@@ -63,7 +65,7 @@ def serve(
             "start_seconds": round(found.seconds, 2),
         }
         line = f"{found.model} answers at {found.url}/v1 ({found.engine}, {found.versions})"
-        say(as_data, content, f"{line} after {found.seconds:.1f} s; Ctrl-C ends it")
+        say(as_data, content, f"{line} after {found.seconds:.1f} s; Ctrl-C ends it", file=out)
         while True:
             time.sleep(3600)
 

@@ -134,8 +134,10 @@ async def _same_tokens(endpoint: Endpoint, ids: Sequence[int], found: Abilities)
     """Of a text that the server cuts itself: the ids, or as many."""
     theirs = await endpoint.tokenize(PROBE)
     if theirs is not None:
-        if tuple(ids) != theirs:
-            raise _refuse(endpoint, _difference(ids, theirs))
+        if tuple(ids) != theirs.ids:
+            raise _refuse(endpoint, _difference(ids, theirs.ids))
+        # Ray Serve's list of models leaves the length out.
+        found.max_length = found.max_length or theirs.max_length
         return
     counted = (await endpoint.complete(PROBE, max_tokens=1)).prompt_tokens
     if counted is None:

@@ -2,9 +2,10 @@
 
 import logging
 import socket
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -63,13 +64,15 @@ def served(
     generator: Generator, *, address: str | None = None, port: int | None = None
 ) -> Iterator[Served]:
     """Starts the replicas, waits until they answer, and takes them down after the block.
-    On the main thread: SIGTERM ends it as Ctrl-C does.
+    On the main thread: SIGTERM ends it as Ctrl-C does. Meanwhile what is printed goes to standard
+    error.
 
     Raises UserError for resources that no node has, ModelError for what cannot be loaded.
     """
     began = time.monotonic()
     folder, commit = located(generator)
-    with cluster.joined(address), sigterm_as_ctrl_c():
+    # Ray prints what happens to its processes.
+    with redirect_stdout(sys.stderr), cluster.joined(address), sigterm_as_ctrl_c():
         start = _start(generator, folder)
         demand = Demand(generator.cpus, start.gpus, generator.tensor_parallel)
         check(demand, generator.scale.min)
@@ -104,7 +107,8 @@ def _start(generator: Generator, folder: Path) -> Start:
 
 def _deploy(engine: EngineName, start: Start, port: int | None) -> tuple[str, str]:
     """The address of an application that is on its way up, and its name."""
-    application = import_module(ENGINES[engine]).application(start)
+    with _own_logs():
+        application = import_module(ENGINES[engine]).application(start)
     options = HTTPOptions(host="127.0.0.1", port=port or _free_port())
     quiet = LoggingConfig(log_level="WARNING", enable_access_log=False)
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
@@ -117,6 +121,21 @@ def _deploy(engine: EngineName, start: Start, port: int | None) -> tuple[str, st
         wait_for_applications_running=False,
     )
     return f"http://{options.host}:{options.port}/{name}", name
+
+
+@contextmanager
+def _own_logs() -> Iterator[None]:
+    """Ray's application for language models replaces the root logger's handlers with its own, which
+    hide no secrets, and prints its settings."""
+    root = logging.getLogger()
+    handlers, level, disabled = root.handlers[:], root.level, root.manager.disable
+    logging.disable(logging.INFO)
+    try:
+        yield
+    finally:
+        logging.disable(disabled)
+        root.handlers[:] = handlers
+        root.setLevel(level)
 
 
 def _free_port() -> int:
