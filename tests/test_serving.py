@@ -2,12 +2,18 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
+import ray
 
+from tabiflow.cli import execute
 from tabiflow.endpoint import Endpoint
 from tabiflow.endpoint.preflight import Needs, preflight
 from tabiflow.endpoint.vocabulary import Local
@@ -70,6 +76,70 @@ def test_a_model_that_cannot_be_loaded_is_said_and_taken_down(
     row = Generator(name="broken", path=tmp_path, engine="embedded")
     with pytest.raises(ModelError, match=r"cannot be served: .*Error"), served(row):
         raise AssertionError("it was served")
+
+
+@pytest.mark.slow
+def test_a_replica_that_dies_leaves_all_rows_and_nothing_but_the_result_on_standard_output(
+    local_ray: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = {"name": "example-generator", "build": "generator", "engine": "embedded", "replicas": 2}
+    content = {"name": "dies", "models": [model], "tasks": ["xcopa_tr"], "data": "data"}
+    (tmp_path / "dies.yaml").write_text(json.dumps(content))
+    folder = tmp_path / "data" / "xcopa_tr"
+    folder.mkdir(parents=True)
+    row = {"question": "cause", "choice1": "Yağmur yağdı.", "choice2": "Güneş açtı.", "label": 0}
+    lines = [json.dumps({**row, "premise": f"Yol {n} gün kapandı."}) for n in range(2000)]
+    (folder / "test.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    killer = threading.Thread(target=_kill_a_replica, args=[tmp_path / ".tabiflow" / "answers"])
+    killer.start()
+    code = execute(["cetvel", "dies.yaml", "--json"])
+    killer.join()
+    (score,) = json.loads(capsys.readouterr().out)["scores"]
+    assert (code, score["n"], score["facts"]["retries"] > 0) == (0, 2000, True)
+
+
+def _kill_a_replica(answers: Path) -> None:
+    """Once there are answers."""
+    while not any(file.stat().st_size for file in answers.glob("*.jsonl")):
+        time.sleep(0.05)
+    named = ray.util.list_named_actors(all_namespaces=True)
+    name, namespace = next((e["name"], e["namespace"]) for e in named if "#embedded#" in e["name"])
+    victim = ray.get_actor(name, namespace=namespace)
+    os.kill(ray.get(victim.__ray_call__.remote(lambda self: os.getpid())), 9)
+
+
+@pytest.mark.slow
+def test_a_model_that_is_served_says_where_in_one_line_and_goes_with_sigterm(
+    tmp_path: Path,
+) -> None:
+    verb = ["serve", "example-generator", "--engine", "embedded", "--port", "0", "--json"]
+    server = _driver(verb, tmp_path)
+    assert server.stdout is not None
+    told = json.loads(_object(server.stdout))
+    server.terminate()
+    rest, _ = server.communicate(timeout=120)
+    assert (told["engine"], rest, server.returncode) == ("embedded", "", 130)
+
+
+def _object(lines: Iterable[str]) -> str:
+    """Up to the brace that closes it."""
+    found = []
+    for line in lines:
+        found.append(line)
+        if line.startswith("}"):
+            break
+    return "".join(found)
+
+
+def _driver(verb: Sequence[str], place: Path) -> subprocess.Popen[str]:
+    code = "import sys; from tabiflow.cli import main; sys.argv[0] = 'tabiflow'; main()"
+    command = [sys.executable, "-c", code, *verb]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen(command, cwd=place, text=True, **pipes)
 
 
 @pytest.mark.slow

@@ -5,10 +5,13 @@ In an environment of its own: `make test-serve`.
 
 import asyncio
 import json
+import math
 import os
-import threading
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,6 @@ import ray
 import torch
 from transformers import AutoModelForCausalLM
 
-from tabiflow.cli import execute
 from tabiflow.endpoint import Answer, Endpoint
 from tabiflow.endpoint.preflight import Needs, preflight
 from tabiflow.endpoint.vocabulary import Local
@@ -30,6 +32,8 @@ pytestmark = pytest.mark.serve
 PROMPTS = 100
 TOKENS = 24
 CLOSE = 1e-4
+END = 3
+"""The generator's own token for it."""
 ENGINE = {"kv_cache_memory_bytes": 64 * 1024**2, "max_num_seqs": 32}
 
 
@@ -121,72 +125,110 @@ def _generated(model: Any, ids: Sequence[int], beams: int) -> list[int]:
         do_sample=False,
         num_beams=beams,
         max_new_tokens=TOKENS,
-        pad_token_id=0,
+        pad_token_id=END,
     )
     written: list[int] = output[0, len(ids) :].tolist()
-    while written and written[-1] == 0:
-        written.pop()
-    return written
+    return written[: written.index(END)] if END in written else written
 
 
 def test_beams_differ_from_transformers_by_the_length_penalty_alone(
     two_replicas: Served, model: Any, prompts: list[list[int]]
 ) -> None:
-    """vLLM divides by the length of prompt and answer, transformers by the answer's: each must
-    prefer its own by its own rule."""
+    """One search, whose texts are vLLM's where its penalty counts the prompt's tokens, and those of
+    transformers where it counts the answer's."""
     wishes = {"use_beam_search": True, "n": 5, "max_tokens": TOKENS, "return_token_ids": True}
     differing = 0
     for ids, answer in zip(prompts, answers(two_replicas, prompts, **wishes), strict=True):
-        theirs, known = list(answer.choices[0].ids or ()), _generated(model, ids, beams=5)
-        if theirs == known:
-            continue
-        differing += 1
-        sums = {name: _sum(model, ids, each) for name, each in (("v", theirs), ("t", known))}
-        assert len(theirs) != len(known)
-        assert sums["v"] / (len(ids) + len(theirs)) > sums["t"] / (len(ids) + len(known)) - CLOSE
-        assert sums["t"] / len(known) > sums["v"] / len(theirs) - CLOSE
+        found, known = list(answer.choices[0].ids or ()), _generated(model, ids, beams=5)
+        ended = _beams(model, ids)
+        whole = [each.total / (len(ids) + len(each.written)) for each in ended]
+        alone = [each.total / (len(each.written) + each.ended) for each in ended]
+        assert _is_best(found, ended, whole) and _is_best(known, ended, alone)
+        differing += found != known
     print(f"{differing} of {len(prompts)} differ")
+    assert differing
 
 
-def _sum(model: Any, ids: Sequence[int], written: Sequence[int]) -> float:
-    whole = [*ids, *written]
-    found = logprobs(model, whole)[len(ids) - 1 : -1]
-    return float(found.gather(1, torch.tensor(written)[:, None]).sum())
+@dataclass(frozen=True)
+class Beam:
+    total: float
+    """Of log-probabilities, that of the end among them."""
+    written: list[int]
+    ended: bool = False
 
 
-def test_a_replica_that_is_killed_costs_no_row(
-    two_replicas: Served,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
+@torch.inference_mode()
+def _beams(model: Any, ids: Sequence[int], width: int = 5) -> list[Beam]:
+    """All that a search meets: texts that ended, and those that were the best at last."""
+    beams, ended = [Beam(0.0, [])], []
+    for _ in range(TOKENS):
+        rows = torch.tensor([[*ids, *each.written] for each in beams])
+        best = model(rows).logits[:, -1].log_softmax(-1).topk(2 * width)
+        grown = [
+            Beam(beam.total + value, [*beam.written, token])
+            for beam, values, tokens in zip(
+                beams, best.values.tolist(), best.indices.tolist(), strict=True
+            )
+            for value, token in zip(values, tokens, strict=True)
+        ]
+        ended += [Beam(e.total, e.written[:-1], True) for e in grown if e.written[-1] == END]
+        alive = [each for each in grown if each.written[-1] != END]
+        beams = sorted(alive, key=lambda each: -each.total)[:width]
+    return ended + beams
+
+
+def _is_best(written: list[int], beams: Sequence[Beam], scores: Sequence[float]) -> bool:
+    """Or as good as the best."""
+    pairs = zip(beams, scores, strict=True)
+    own = max((score for beam, score in pairs if beam.written == written), default=-math.inf)
+    return own > max(scores) - CLOSE / TOKENS
+
+
+def test_a_replica_that_is_killed_costs_no_row(two_replicas: Served, tmp_path: Path) -> None:
     folder = tmp_path / "data" / "xcopa_tr"
     folder.mkdir(parents=True)
     row = {"question": "cause", "choice1": "Yağmur yağdı.", "choice2": "Güneş açtı.", "label": 0}
-    lines = [json.dumps({**row, "premise": f"Yol {n} gün kapandı."}) for n in range(600)]
+    lines = [json.dumps({**row, "premise": f"Yol {n} gün kapandı."}) for n in range(300)]
     (folder / "test.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    (tmp_path / "asked.yaml").write_text(
-        "name: asked\nmodels: [example-generator]\ntasks: [xcopa_tr]\ndata: data\n"
-    )
-    answered = tmp_path / ".tabiflow" / "answers"
-    killer = threading.Thread(target=_kill_one, args=(lambda: _lines(answered) > 100,))
-    killer.start()
-    code = execute(["cetvel", "asked.yaml", "--endpoint", two_replicas.url, "--json"])
-    killer.join()
-    (score,) = json.loads(capsys.readouterr().out)["scores"]
-    assert (code, score["n"]) == (0, 600)
+    sweep = "name: asked\nmodels: [example-generator]\ntasks: [xcopa_tr]\ndata: data\n"
+    (tmp_path / "asked.yaml").write_text(sweep)
+    verb = ["cetvel", "asked.yaml", "--endpoint", two_replicas.url, "--json"]
+    driver = _driver(verb, tmp_path)
+    while _lines(tmp_path / ".tabiflow" / "answers") < 100:
+        assert driver.poll() is None
+        time.sleep(0.05)
+    _kill_one()
+    told, _ = driver.communicate(timeout=600)
+    (score,) = json.loads(told)["scores"]
+    assert (driver.returncode, score["n"], score["facts"]["retries"] > 0) == (0, 300, True)
+
+
+def _driver(verb: Sequence[str], place: Path) -> subprocess.Popen[str]:
+    code = "import sys; from tabiflow.cli import main; sys.argv[0] = 'tabiflow'; main()"
+    command = [sys.executable, "-c", code, *verb]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, cwd=place, text=True, **pipes)
 
 
 def _lines(folder: Path) -> int:
     return sum(each.read_bytes().count(b"\n") for each in folder.glob("*.jsonl"))
 
 
-def _kill_one(due: Callable[[], bool]) -> None:
-    while not due():
-        time.sleep(0.01)
+def _kill_one() -> None:
     named = ray.util.list_named_actors(all_namespaces=True)
     replicas = [each for each in named if "LLMServer" in each["name"]]
     assert len(replicas) == 2
     victim = ray.get_actor(replicas[0]["name"], namespace=replicas[0]["namespace"])
     os.kill(ray.get(victim.__ray_call__.remote(lambda self: os.getpid())), 9)
+
+
+def test_the_quickstart_is_asked_of_vllm_and_says_what_it_does_in_plain_lines(
+    tmp_path: Path,
+) -> None:
+    sweep = Path(__file__).parent.parent / "sweeps" / "cetvel-quickstart.yaml"
+    driver = _driver(["cetvel", str(sweep), "--json"], tmp_path)
+    told, said = driver.communicate(timeout=900)
+    found = json.loads(told)
+    assert (found["missing"], len({each["category"] for each in found["scores"]})) == ([], 7)
+    assert {each["facts"]["engine"] for each in found["scores"]} == {"vllm"}
+    assert "example-generator answers at" in said and '{"asctime"' not in said
