@@ -12,7 +12,9 @@ from types import FrameType
 @contextmanager
 def sigterm_as_ctrl_c() -> Iterator[None]:
     def interrupt(number: int, frame: FrameType | None) -> None:
-        signal.raise_signal(signal.SIGINT)
+        ctrl_c = signal.getsignal(signal.SIGINT)
+        # A script's shell starts what it does not wait for with SIGINT ignored.
+        (ctrl_c if callable(ctrl_c) else signal.default_int_handler)(signal.SIGINT, frame)
 
     before = signal.signal(signal.SIGTERM, interrupt)
     try:

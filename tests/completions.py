@@ -181,15 +181,10 @@ class CutsTextWithoutBos(Server):
         return web.json_response({"tokens": ids_of(body["prompt"])[1:]})
 
 
-class ListsNoLength(Server):
-    """As Ray Serve's own application does; what cuts a text says it."""
-
+class ListsAsRayServe(Server):
     async def models(self, request: web.Request) -> web.Response:
-        return web.json_response({"data": [{"id": "arithmetic", "metadata": {}}]})
-
-    async def tokenize(self, request: web.Request) -> web.Response:
-        body = await request.json()
-        return web.json_response({"tokens": ids_of(body["prompt"]), "max_model_len": LONGEST})
+        told = {"model_id": "arithmetic", "max_request_context_length": LONGEST}
+        return web.json_response({"data": [{"id": "arithmetic", "metadata": told}]})
 
 
 class HasOneBeam(Server):

@@ -9,7 +9,7 @@ from completions import (
     Hangs,
     HasOneBeam,
     IgnoresEcho,
-    ListsNoLength,
+    ListsAsRayServe,
     PutsABosBefore,
     Server,
     TellsItsFavourites,
@@ -73,8 +73,8 @@ def test_a_server_that_would_spoil_scores_is_refused_with_the_reason(
         looked_at(server)
 
 
-def test_the_length_is_known_from_a_server_whose_list_of_models_leaves_it_out() -> None:
-    assert looked_at(ListsNoLength()).max_length == 4096
+def test_the_length_is_known_where_ray_serve_tells_it() -> None:
+    assert looked_at(ListsAsRayServe()).max_length == 4096
 
 
 @pytest.mark.parametrize("server", [Fails(), Hangs()], ids=["fails", "hangs"])

@@ -200,7 +200,7 @@ def test_a_replica_that_is_killed_costs_no_row(two_replicas: Served, tmp_path: P
     _kill_one()
     told, _ = driver.communicate(timeout=600)
     (score,) = json.loads(told)["scores"]
-    assert (driver.returncode, score["n"], score["facts"]["retries"] > 0) == (0, 300, True)
+    assert (driver.returncode, score["n"], int(score["facts"]["retries"]) > 0) == (0, 300, True)
 
 
 def _driver(verb: Sequence[str], place: Path) -> subprocess.Popen[str]:

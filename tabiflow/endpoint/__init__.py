@@ -80,15 +80,6 @@ class Answer:
     """Of all prompts together; None from a server that does not count."""
 
 
-@dataclass(frozen=True)
-class Tokenized:
-    """A text in a server's own tokens."""
-
-    ids: tuple[int, ...]
-    max_length: int | None
-    """Tokens of prompt and answer that its model takes; None from a server that does not say."""
-
-
 class Endpoint:
     """An open connection to one server. Give `url` up to, and without, `/v1`."""
 
@@ -128,8 +119,8 @@ class Endpoint:
             raise Misanswered(f"{self.url}/v1/models lists no models")
         return rows
 
-    async def tokenize(self, text: str) -> Tokenized | None:
-        """None from a server that has no such page."""
+    async def tokenize(self, text: str) -> tuple[int, ...] | None:
+        """The server's own ids of a text; None from a server that has no such page."""
         body = {"model": self.model, "prompt": text}
         try:
             found = await self._asked("POST", "/tokenize", body)
@@ -138,8 +129,7 @@ class Endpoint:
         ids = found.get("tokens")
         if not isinstance(ids, list) or not all(isinstance(id, int) for id in ids):
             return None
-        longest = found.get("max_model_len")
-        return Tokenized(tuple(ids), longest if isinstance(longest, int) else None)
+        return tuple(ids)
 
     async def complete(self, prompt: str | Ids | Sequence[Ids], **wishes: Any) -> Answer:
         """The choices in their order: for several prompts, all of the first come first."""

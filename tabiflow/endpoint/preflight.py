@@ -92,8 +92,10 @@ async def _model(endpoint: Endpoint, found: Abilities) -> None:
     if endpoint.model not in rows:
         named = f"has no model `{endpoint.model}`" if endpoint.model else "has several models"
         raise _refuse(endpoint, f"{named}; it has {', '.join(sorted(rows)) or 'none'}")
-    longest = rows[endpoint.model].get("max_model_len")
-    found.max_length = longest if isinstance(longest, int) else None
+    row = rows[endpoint.model]
+    # vLLM's own server, and vLLM behind Ray Serve.
+    told = (row.get("max_model_len"), (row.get("metadata") or {}).get("max_request_context_length"))
+    found.max_length = next((length for length in told if isinstance(length, int)), None)
 
 
 async def _tells_ids(endpoint: Endpoint, ids: Sequence[int]) -> bool:
@@ -134,10 +136,8 @@ async def _same_tokens(endpoint: Endpoint, ids: Sequence[int], found: Abilities)
     """Of a text that the server cuts itself: the ids, or as many."""
     theirs = await endpoint.tokenize(PROBE)
     if theirs is not None:
-        if tuple(ids) != theirs.ids:
-            raise _refuse(endpoint, _difference(ids, theirs.ids))
-        # Ray Serve's list of models leaves the length out.
-        found.max_length = found.max_length or theirs.max_length
+        if tuple(ids) != theirs:
+            raise _refuse(endpoint, _difference(ids, theirs))
         return
     counted = (await endpoint.complete(PROBE, max_tokens=1)).prompt_tokens
     if counted is None:

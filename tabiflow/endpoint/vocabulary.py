@@ -56,10 +56,10 @@ class Remote:
         return [await self._of(text) for text in texts]
 
     async def _of(self, text: str) -> tuple[int, ...]:
-        found = await self._endpoint.tokenize(text)
-        if found is None:
+        ids = await self._endpoint.tokenize(text)
+        if ids is None:
             raise UserError(
                 f"{self._endpoint.url} has no /tokenize",
                 hint="name the model's folder or hub id in the sweep: its tokenizer is needed",
             )
-        return found.ids
+        return ids
