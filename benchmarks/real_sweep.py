@@ -30,9 +30,9 @@ from tabiflow.spent import together
 from tabiflow.trial import Outcome
 
 SLICES = (
-    Slice("stsb_tr", "sts", 1200, validation=300),
-    Slice("posud_imst", "pos", 500, max_length=128),
-    Slice("xquad_ir_tr", "retrieval", 30, epochs=2, validation=40),
+    Slice("stsb_tr", "sts", 1200, 312),
+    Slice("posud_imst", "pos", 500, 160, max_length=128),
+    Slice("xquad_ir_tr", "retrieval", 30, 7, epochs=2),
 )
 SHARES = (0.05, 0.1, 0.2, 0.5)
 USEFUL = 0.85

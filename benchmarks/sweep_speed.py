@@ -4,9 +4,11 @@
     python benchmarks/sweep_speed.py --seconds 5 --runs 1
 
 The three train the same configurations on the same rows, two trials at a time on a core each, and
-each is timed from its command's start to its end, in a folder of its own with nothing cached. The
-order of the systems changes from run to run. Every measurement is appended to
-`results/sweep_speed.jsonl`, the table over all of them is `results/sweep_speed.md`.
+each is timed from its command's start to its end, in a folder of its own with nothing cached. A
+process a trial writes its state down after each epoch, as TabiBench's released code does; plain Ray
+Tune never does; tabiflow by its own rule (`checkpoint: auto`). The order of the systems changes
+from run to run. Every measurement is appended to `results/sweep_speed.jsonl`, the table over all of
+them is `results/sweep_speed.md`.
 """
 
 import argparse
@@ -119,6 +121,7 @@ def _command(arguments: Sequence[str | Path], folder: Path) -> None:
         "OMP_NUM_THREADS": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "TABIFLOW_CACHE": str(folder / "cache"),
+        "HF_HOME": str(folder / "hub"),
         "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}",
     }
     with (folder / "output.txt").open("a") as output:
@@ -152,7 +155,8 @@ def processes(work: Workload, folder: Path) -> Callable[[], None]:
         for number, settings in enumerate(_grid(work)):
             file = folder / f"{each.name}-{number}.json"
             output = str(folder / f"{each.name}-{number}")
-            told = {**work.settings(each), **settings, "padding": "max_length", "output": output}
+            plain = {"padding": "max_length", "save": "epoch", "output": output}
+            told = {**work.settings(each), **settings, **plain}
             file.write_text(json.dumps(told))
             files.append(file)
 
@@ -184,7 +188,7 @@ def ray_tune(work: Workload, folder: Path) -> Callable[[], None]:
         "workers": WORKERS,
         "datasets": [work.settings(each) for each in work.slices],
         "space": work.space,
-        "fixed": {"padding": "longest"},
+        "fixed": {"padding": "longest", "save": "no"},
         "storage": str(folder / "tune"),
         "tracking": f"sqlite:///{folder / 'mlflow.db'}",
     }

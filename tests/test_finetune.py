@@ -67,6 +67,8 @@ def test_facts_say_what_computed_the_trial_and_on_what(folder):
     # A warm process may not grow for so small a trial.
     assert facts["process_memory_mb"] > facts["peak_memory_mb"] >= 0
     assert {"data_train", "tokenizer", "torch", "transformers", "train_seconds"} <= facts.keys()
+    # A value of a library's own type would make the driver import the library.
+    assert {type(value) for value in facts.values()} <= {str, int, float}
 
 
 # Warmth.

@@ -1,9 +1,10 @@
 """One trial the plain way: load, tokenise, transformers' Trainer, an evaluation each epoch.
 
 As a script it is a process a trial: `python trainer.py trial.json`, everything padded to
-`max_length` as TabiBench's released code does. Batches, schedule, loss and stopping are those of
-tabiflow's protocol, so that the scores must agree; no checkpoint is written, which favours it.
-Nothing of tabiflow runs here but the comparison of two answers.
+`max_length` and the last state of the run kept on disk after each epoch, as TabiBench's released
+code does. Batches, schedule, loss and stopping are those of tabiflow's protocol, so that the scores
+must agree. Nothing of tabiflow runs here but the comparison of two answers: rows are read and
+scored by the libraries that such scripts use.
 """
 
 import json
@@ -14,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import torch
+from datasets import load_dataset
+from scipy.stats import pearsonr
+from sklearn.metrics import accuracy_score, ndcg_score
 from torch.nn import functional
 from torch.utils.data import DataLoader
 from transformers import (
@@ -80,7 +83,8 @@ def arguments(settings: Settings, steps: int) -> TrainingArguments:
         adam_epsilon=1e-6,
         max_grad_norm=0.0,
         eval_strategy="epoch",
-        save_strategy="no",
+        save_strategy=settings["save"],
+        save_total_limit=1,
         logging_strategy="no",
         label_names=["labels"],
         remove_unused_columns=False,
@@ -186,7 +190,8 @@ class Kind:
         self.length = settings["max_length"]
 
     def rows(self, split: str) -> Rows:
-        return pq.read_table(Path(self.settings["data"]) / f"{split}.parquet").to_pylist()
+        files = {split: str(Path(self.settings["data"]) / f"{split}.parquet")}
+        return load_dataset("parquet", data_files=files, split=split).to_list()
 
     def model(self) -> torch.nn.Module:
         return self.auto.from_pretrained(self.settings["model"], dtype=torch.float32, **self.head)
@@ -281,8 +286,9 @@ class Tagging(Kind):
     def score(self, found: Any, rows: Rows) -> float:
         """A word without a token counts as wrong."""
         known = found.label_ids != IGNORED
-        right = (found.predictions.argmax(-1) == found.label_ids) & known
-        return 100 * right.sum() / sum(row["words"] for row in rows)
+        told = found.predictions.argmax(-1)
+        right = accuracy_score(found.label_ids[known], told[known], normalize=False)
+        return 100 * right / sum(row["words"] for row in rows)
 
 
 class Similarity(Kind):
@@ -299,7 +305,7 @@ class Similarity(Kind):
 
     def score(self, found: Any, rows: Rows) -> float:
         told = np.clip(found.predictions.squeeze(-1).astype(np.float64), 0, 5)
-        return 100 * float(np.corrcoef(told, found.label_ids)[0, 1])
+        return 100 * float(pearsonr(told, found.label_ids).statistic)
 
 
 class Answers(Kind):
@@ -422,22 +428,14 @@ class Retrieval(Kind):
             queries.setdefault(int(anchor), vectors[0])
             corpus.setdefault(int(positive), vectors[1])
         documents = sorted(corpus)
-        matrix = np.stack([corpus[each] for each in documents])
-        return 100 * float(
-            np.mean([ndcg(matrix @ queries[each], documents, relevant[each]) for each in relevant])
-        )
+        wanted = [[each in relevant[query] for each in documents] for query in queries]
+        similar = np.stack([*queries.values()]) @ np.stack([corpus[each] for each in documents]).T
+        return 100 * float(ndcg_score(wanted, similar, k=10))
 
 
 def has_common(first: Sequence[int], second: Sequence[int]) -> bool:
     """Whether anchor or positive is the same."""
     return first[0] == second[0] or first[1] == second[1]
-
-
-def ndcg(similar: np.ndarray, documents: Sequence[int], relevant: set[int]) -> float:
-    best = np.argsort(-similar, kind="stable")[:10]
-    discount = 1 / np.log2(np.arange(10) + 2)
-    gain = sum(discount[rank] for rank, at in enumerate(best) if documents[at] in relevant)
-    return gain / discount[: len(relevant)].sum()
 
 
 KINDS: Mapping[str, type[Kind]] = {

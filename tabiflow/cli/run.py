@@ -63,6 +63,7 @@ class Session:
         name = known.sweep.name
         book = ledger.open_ledger()
         facts = provenance.facts()
+        book.prepare()
         with ready(work, known.sweep, options), book.recorder(name, facts) as recorder:
             # What a dead driver left behind is in order only now.
             known = self.know()

@@ -141,6 +141,9 @@ class Ledger(Protocol):
     def predictions(self, run_ids: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
         """`{row, prediction, reference}` of each test item; runs without them are left out."""
 
+    def prepare(self) -> None:
+        """Starts what a recorder takes seconds for, and writes nothing; returns at once."""
+
     def recorder(
         self, sweep: str, facts: Mapping[str, str] | None = None
     ) -> AbstractContextManager[Recorder]:

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from tabiflow.errors import LedgerError
@@ -71,10 +73,13 @@ class Store:
         file = sqlite_file(self.uri)
         return (home() if file is None else file.parent) / "wal"
 
+    def prepare(self) -> None:
+        _set_environment()
+        Thread(target=import_module, args=["tabiflow.ledger.recorder"], daemon=True).start()
+
     @cached_property
     def tracking(self) -> "Tracking":
-        for name, value in ENVIRONMENT.items():
-            os.environ.setdefault(name, value)
+        _set_environment()
         # MLflow takes seconds to import.
         from tabiflow.ledger.tracking import Tracking
 
@@ -140,6 +145,11 @@ class Store:
             with explained(self.uri):
                 return Rest(self.uri).runs(kind, sweep)
         return self.tracking.runs(kind, sweep)
+
+
+def _set_environment() -> None:
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
 
 
 def _must_be_writable(file: Path) -> None:

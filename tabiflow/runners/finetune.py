@@ -306,7 +306,8 @@ def _machine(job: Job, model: torch.nn.Module, recipe: Recipe, before: float | N
         "attention": str(next(_pretrained(model)).config._attn_implementation),
         "parameters": sum(each.numel() for each in model.parameters()),
         "trust_remote_code": str(job.model.trust_remote_code).lower(),
-        "torch": torch.__version__,
+        # A string of torch's own kind would make the driver import torch to read it.
+        "torch": str(torch.__version__),
         "transformers": version("transformers"),
     }
 
