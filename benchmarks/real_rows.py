@@ -96,12 +96,15 @@ def smollm2(folder: Path) -> Path:
     return folder
 
 
-def sweep(place: Path, model: Path, name: str, path: Path, like: str, rows: int) -> Path:
+def sweep(
+    place: Path, model: Path, name: str, path: Path, like: str, rows: int, beams: int
+) -> Path:
     content: dict[str, Any] = {
         "name": name,
         "models": [{"name": "smollm2", "path": str(model), "dtype": "float32"}],
         "tasks": [{"name": name, "path": str(path), "like": like}],
         "limit": {"test": rows},
+        "beams": beams,
         "exclude_invalid": True,
     }
     file = place / f"{name}.yaml"
@@ -137,6 +140,7 @@ def main() -> int:
     parser.add_argument("--xcopa", type=int, default=500)
     parser.add_argument("--gec", type=int, default=200)
     parser.add_argument("--xquad", type=int, default=100)
+    parser.add_argument("--beams", type=int, default=1)
     arguments = parser.parse_args()
     data = Path(os.environ["TURKISH_DATA"]).resolve()
     asked = [
@@ -147,17 +151,17 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         model = smollm2(place / "smollm2")
-        row = Generator(name="smollm2", path=model, dtype="float32", engine="embedded")
+        row = Generator(name="smollm2", path=model, dtype="float32", engine="embedded", cpus=2)
         with served(row) as found:
-            wrong = [_asked(place, model, found.url, *each) for each in asked]
+            wrong = [_asked(place, model, found.url, *each, arguments.beams) for each in asked]
     return 1 if any(wrong) else 0
 
 
 def _asked(
-    place: Path, model: Path, target: str, name: str, path: Path, like: str, rows: int
+    place: Path, model: Path, target: str, name: str, path: Path, like: str, rows: int, beams: int
 ) -> bool:
     """Whether something went wrong."""
-    file = sweep(place, model, name, path, like, rows)
+    file = sweep(place, model, name, path, like, rows, beams)
     proxy, began = Proxy(target), time.monotonic()
     with proxy.running() as url:
         finished = killed(place, file, url, rows)

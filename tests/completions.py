@@ -187,6 +187,20 @@ class ListsAsRayServe(Server):
         return web.json_response({"data": [{"id": "arithmetic", "metadata": told}]})
 
 
+@dataclass
+class OneAtATime(Server):
+    """Each answer takes its time after the one before, also those that nobody waits for by then."""
+
+    seconds: float = 0.02
+    free: float = 0.0
+
+    async def completions(self, request: web.Request) -> web.Response:
+        now = asyncio.get_running_loop().time()
+        self.free = max(now, self.free) + self.seconds
+        await asyncio.sleep(self.free - now)
+        return await super().completions(request)
+
+
 class HasOneBeam(Server):
     def choices(self, body: dict[str, Any], ids: list[int]) -> list[dict[str, Any]]:
         return super().choices({**body, "use_beam_search": False}, ids)

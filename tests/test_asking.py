@@ -11,6 +11,7 @@ from tabiflow.errors import CellError, SpecError, UserError
 from tabiflow.generative.asking import Asked, asked, drawn
 from tabiflow.generative.choices import LETTER_TEMPLATE
 from tabiflow.generative.prompts import Item, Items
+from tabiflow.generative.result import settings
 from tabiflow.registry.cetvel import CATEGORIES, TASKS
 from tabiflow.spec.evaluation import Evaluation
 
@@ -61,6 +62,17 @@ def test_categories_stand_for_their_tasks(tmp_path: Path, names: str, count: int
         put(tmp_path, task.name, dict.fromkeys(task.fields))
     text = f"tasks: {names}\ndata: .\nexclude_invalid: true\n"
     assert len(of(tmp_path, text)) == count
+
+
+def test_beams_are_the_sweeps_where_it_names_them_and_the_prompt_stays(tmp_path: Path) -> None:
+    text = "tasks: [wmt-tr-en-prompt, xcopa_tr]\ndata: example\n"
+    usual, greedy = of(tmp_path, text), of(tmp_path, f"{text}beams: 1\n")
+    told = [settings(each["wmt-tr-en-prompt"]) for each in (usual, greedy)]
+    assert [each.beams for each in told] == [5, 1]
+    assert told[1].model_copy(update={"beams": 5}) == told[0]
+    for name, each in usual.items():
+        assert greedy[name].template.hash == each.template.hash
+    assert greedy["xcopa_tr"] == usual["xcopa_tr"]
 
 
 def test_a_limit_draws_the_same_rows_and_says_how_many_it_leaves(tmp_path: Path) -> None:

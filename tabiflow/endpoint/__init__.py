@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import aiohttp
 
+from tabiflow.endpoint.slots import Slots
 from tabiflow.errors import EnvironmentFault, ModelError, UserError
 
 log = logging.getLogger(__name__)
@@ -95,7 +96,7 @@ class Endpoint:
         self.model = model
         self.traffic = Traffic()
         self._patience = patience or Patience()
-        self._slots = asyncio.Semaphore(concurrency)
+        self._slots = Slots(concurrency, self._patience.timeout)
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -137,7 +138,7 @@ class Endpoint:
         return _answer(await self._asked("POST", "/v1/completions", body))
 
     async def _asked(self, method: str, path: str, body: Any) -> dict[str, Any]:
-        async with self._slots:
+        async with self._slots.one():
             return await self._persistent(method, path, body, self._patience)
 
     async def _persistent(
@@ -148,9 +149,14 @@ class Endpoint:
         pause = patience.pause
         while True:
             self.traffic.requests += 1
+            began = clock()
             try:
-                return await self._once(method, path, body)
+                found = await self._once(method, path, body)
+                self._slots.answered(clock() - began)
+                return found
             except _Again as again:
+                if again.late:
+                    self._slots.late()
                 failing = clock() if failing is None else failing
                 if clock() - failing > patience.total:
                     told = f"{self.url} keeps failing: {again.cause}"
@@ -180,7 +186,7 @@ class Endpoint:
                     raise Rejected(f"{self.url}{path} answers {response.status}: {told}")
                 found = json.loads(text)
         except TimeoutError as error:
-            raise _Again(f"no answer within {self._patience.timeout:g} s") from error
+            raise _Again(f"no answer within {self._patience.timeout:g} s", late=True) from error
         except aiohttp.InvalidURL as error:
             raise Rejected(f"{self.url} is no address") from error
         except aiohttp.ClientError as error:
@@ -193,9 +199,9 @@ class Endpoint:
 
 
 class _Again(Exception):
-    def __init__(self, cause: str, after: float = 0.0) -> None:
+    def __init__(self, cause: str, after: float = 0.0, *, late: bool = False) -> None:
         super().__init__(cause)
-        self.cause, self.after = cause, after
+        self.cause, self.after, self.late = cause, after, late
 
 
 def _seconds(text: str) -> float:

@@ -19,7 +19,7 @@ from tabiflow.generative.takeover import Left, take_over
 from tabiflow.generative.templates import TEMPLATES, Template
 from tabiflow.registry import dataset_files
 from tabiflow.registry.cetvel import CATEGORIES, TASKS
-from tabiflow.spec import BenchmarkTask
+from tabiflow.spec import BenchmarkTask, Generation
 from tabiflow.spec.evaluation import Evaluation, OwnTask
 from tabiflow.statistics import SEED
 
@@ -120,6 +120,9 @@ def _asked(
     source: origin.Origin,
 ) -> Asked:
     template, left = prompt
+    if beams := evaluation.written.beams:
+        task = task.model_copy(update={"generation": _with_beams(task.generation, beams)})
+        template = replace(template, generation=_with_beams(template.generation, beams))
     made = {
         role: items(task, template, rows)
         for role, rows in (("test", source.test), ("validation", source.validation))
@@ -141,6 +144,10 @@ def _asked(
         ),
         source.validation,
     )
+
+
+def _with_beams(generation: Generation | None, beams: int) -> Generation | None:
+    return generation and generation.model_copy(update={"beams": beams})
 
 
 def _questions(evaluation: Evaluation, entry: OwnTask) -> Asked:

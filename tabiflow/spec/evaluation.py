@@ -72,6 +72,8 @@ class WrittenEvaluation(Frozen):
     limit: AskedRows = AskedRows()
     orders: bool = False
     """Ask validation's rows with their options in every cyclic order, too."""
+    beams: PositiveInt | None = None
+    """Of every text that is written, 1 being greedy; None is what each task's row says."""
     exclude_invalid: bool = False
     """Go on without rows that cannot be scored, beyond those that a task's row foresees."""
 
