@@ -138,7 +138,7 @@ def _scores(found: Findings) -> Table:
             *(each.category, each.task, each.model, each.metric, number(each.score)),
             interval(*each.interval),
             str(each.n),
-            str(each.excluded or DASH),
+            str(each.excluded),
         )
         for each in sorted(found.scores, key=_place)
     )
