@@ -8,6 +8,7 @@ lm-evaluation-harness's client, on the same rows and the same server.
 A row is a context with two continuations, whose log-probabilities are asked. The loop asks one
 continuation at a time and waits. Ours and the harness have the same number of requests at a time.
 Measurements take turns, and the server is warm. Imports and tokenizers' loading are not counted.
+Writes `results/serving.md`.
 """
 
 import argparse
@@ -17,9 +18,11 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+
+from machine import machine, spread
 
 from tabiflow.endpoint import Endpoint
 from tabiflow.endpoint.preflight import Abilities, Needs, preflight
@@ -126,6 +129,7 @@ def main() -> None:
     parser.add_argument("--endpoint")
     parser.add_argument("--tokenizer", type=Path)
     parser.add_argument("--harness", metavar="PYTHON")
+    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
     arguments = parser.parse_args()
     with server(arguments) as where:
         concurrency = arguments.concurrency
@@ -144,10 +148,25 @@ def main() -> None:
         for _ in range(arguments.runs):
             for name, way in ways.items():
                 seconds[name].append(way())
-    for name, found in seconds.items():
-        rates = sorted(arguments.rows / each for each in found)
-        middle = statistics.median(rates)
-        print(f"{name}: {middle:.1f} rows/s ({rates[0]:.1f} to {rates[-1]:.1f})")
+    table = "\n".join(_table(arguments, seconds))
+    arguments.results.mkdir(parents=True, exist_ok=True)
+    (arguments.results / "serving.md").write_text(table + "\n")
+    print(table)
+
+
+def _table(arguments: argparse.Namespace, seconds: Mapping[str, list[float]]) -> Iterator[str]:
+    rates = {name: [arguments.rows / each for each in found] for name, found in seconds.items()}
+    yield "# Rows a second"
+    yield ""
+    yield f"{arguments.rows} rows of two continuations, {arguments.concurrency} requests at a time,"
+    yield f"medians (lowest to highest) of {arguments.runs} runs. {machine()}."
+    yield ""
+    yield "| client | rows/s | tabiflow's |"
+    yield "| --- | --- | --- |"
+    for name, found in rates.items():
+        times = statistics.median(rates["tabiflow"]) / statistics.median(found)
+        against = "" if name == "tabiflow" else f"{times:.2f} x"
+        yield f"| {name} | {spread(found, '.1f')} | {against} |"
 
 
 if __name__ == "__main__":
