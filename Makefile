@@ -36,7 +36,7 @@ $(SERVE)/installed: requirements-serve.txt pyproject.toml
 	touch $@
 
 test-serve: $(SERVE)/installed
-	$(SERVE)/bin/python -m pytest -m serve
+	$(SERVE)/bin/python -m pytest -m serve tests/test_vllm.py
 
 test-slow: setup
 	$(BIN)/python -m pytest -m slow
