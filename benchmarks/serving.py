@@ -158,6 +158,7 @@ def _table(arguments: argparse.Namespace, seconds: Mapping[str, list[float]]) ->
     rates = {name: [arguments.rows / each for each in found] for name, found in seconds.items()}
     yield "# Rows a second"
     yield ""
+    yield f"Asked of {arguments.endpoint or 'the generator of the example, served here'}:"
     yield f"{arguments.rows} rows of two continuations, {arguments.concurrency} requests at a time,"
     yield f"medians (lowest to highest) of {arguments.runs} runs. {machine()}."
     yield ""
