@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,12 @@ from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
 from tabiflow import cli
+
+
+def driver(*verb: str | Path) -> list[str]:
+    """The command of a process of its own."""
+    code = "import sys; from tabiflow.cli import main; sys.argv[0] = 'tabiflow'; main()"
+    return [sys.executable, "-c", code, *map(str, verb)]
 
 
 @dataclass(frozen=True)

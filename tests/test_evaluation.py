@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from completions import Fails, Server, running
+from terminal import driver
 
 from tabiflow.cli import execute
 
@@ -65,8 +65,12 @@ def test_asked_again_nothing_is_requested(place: Path, capsys: pytest.CaptureFix
         _, first = told(capsys, file, "--endpoint", server.url)
         before = server.requests
         code, again = told(capsys, file, "--endpoint", server.url)
+        assert execute(["cetvel", str(file), "--endpoint", server.url]) == 0
     assert (code, server.requests) == (0, before)
     assert again == first
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    (score,) = (row for row in rows if row[:2] == ["MCQA", "xcopa_tr"])
+    assert score[-2:] == [str(first["scores"][0]["n"]), "0"], "no row left out is a known number"
     assert not list((place / ".tabiflow" / "answers").iterdir())
 
 
@@ -97,17 +101,16 @@ def _times(server: Server, text: str) -> int:
 
 def _killed(file: Path, url: str, rows: int) -> list[int]:
     """The rows that were finished when the driver was killed."""
-    code = "import sys; from tabiflow.cli import main; sys.argv[0] = 'tabiflow'; main()"
-    verb = ["cetvel", str(file), "--endpoint", url, "--concurrency", "4"]
+    command = driver("cetvel", file, "--endpoint", url, "--concurrency", "4")
     environment = {**os.environ, "MLFLOW_TRACKING_URI": ""}
-    driver = subprocess.Popen([sys.executable, "-c", code, *verb], cwd=file.parent, env=environment)
+    process = subprocess.Popen(command, cwd=file.parent, env=environment)
     answers = file.parent / ".tabiflow" / "answers"
     deadline = time.monotonic() + 120
     while sum(each.read_text().count("\n") for each in answers.glob("*.jsonl")) < rows:
-        assert driver.poll() is None and time.monotonic() < deadline
+        assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.02)
-    driver.send_signal(signal.SIGKILL)
-    driver.wait()
+    process.send_signal(signal.SIGKILL)
+    process.wait()
     return [
         json.loads(line)["place"]
         for each in answers.glob("*.jsonl")

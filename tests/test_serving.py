@@ -4,14 +4,14 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 import ray
+from terminal import driver
 
 from tabiflow.cli import execute
 from tabiflow.endpoint import Endpoint
@@ -117,7 +117,10 @@ def test_a_model_that_is_served_says_where_in_one_line_and_goes_with_sigterm(
     tmp_path: Path,
 ) -> None:
     verb = ["serve", "example-generator", "--engine", "embedded", "--port", "0", "--json"]
-    server = _driver(verb, tmp_path)
+    # As a script's shell starts what it does not wait for.
+    command = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *driver(*verb)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    server = subprocess.Popen(command, cwd=tmp_path, text=True, **pipes)
     assert server.stdout is not None
     told = json.loads(_object(server.stdout))
     server.terminate()
@@ -135,20 +138,11 @@ def _object(lines: Iterable[str]) -> str:
     return "".join(found)
 
 
-def _driver(verb: Sequence[str], place: Path) -> subprocess.Popen[str]:
-    code = "import sys; from tabiflow.cli import main; sys.argv[0] = 'tabiflow'; main()"
-    # As a script's shell starts what it does not wait for.
-    command = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-c", code, *verb]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    return subprocess.Popen(command, cwd=place, text=True, **pipes)
-
-
 @pytest.mark.slow
 def test_the_quickstart_asks_every_category_within_three_minutes(tmp_path: Path) -> None:
     verb = ["cetvel", str(ROOT / "sweeps" / "cetvel-quickstart.yaml"), "--json"]
-    code = "import sys; from tabiflow.cli import main; sys.argv[0] = 'tabiflow'; main()"
     done = subprocess.run(
-        [sys.executable, "-c", code, *verb],
+        driver(*verb),
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -8,7 +8,6 @@ import json
 import math
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 import ray
 import torch
+from terminal import driver
 from transformers import AutoModelForCausalLM
 
 from tabiflow.endpoint import Answer, Endpoint
@@ -193,21 +193,19 @@ def test_a_replica_that_is_killed_costs_no_row(two_replicas: Served, tmp_path: P
     sweep = "name: asked\nmodels: [example-generator]\ntasks: [xcopa_tr]\ndata: data\n"
     (tmp_path / "asked.yaml").write_text(sweep)
     verb = ["cetvel", "asked.yaml", "--endpoint", two_replicas.url, "--json"]
-    driver = _driver(verb, tmp_path)
+    process = _started(verb, tmp_path)
     while _lines(tmp_path / ".tabiflow" / "answers") < 100:
-        assert driver.poll() is None
+        assert process.poll() is None
         time.sleep(0.05)
     _kill_one()
-    told, _ = driver.communicate(timeout=600)
+    told, _ = process.communicate(timeout=600)
     (score,) = json.loads(told)["scores"]
-    assert (driver.returncode, score["n"], int(score["facts"]["retries"]) > 0) == (0, 300, True)
+    assert (process.returncode, score["n"], int(score["facts"]["retries"]) > 0) == (0, 300, True)
 
 
-def _driver(verb: Sequence[str], place: Path) -> subprocess.Popen[str]:
-    code = "import sys; from tabiflow.cli import main; sys.argv[0] = 'tabiflow'; main()"
-    command = [sys.executable, "-c", code, *verb]
+def _started(verb: Sequence[str], place: Path) -> subprocess.Popen[str]:
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, cwd=place, text=True, **pipes)
+    return subprocess.Popen(driver(*verb), cwd=place, text=True, **pipes)
 
 
 def _lines(folder: Path) -> int:
@@ -226,8 +224,8 @@ def test_the_quickstart_is_asked_of_vllm_and_says_what_it_does_in_plain_lines(
     tmp_path: Path,
 ) -> None:
     sweep = Path(__file__).parent.parent / "sweeps" / "cetvel-quickstart.yaml"
-    driver = _driver(["cetvel", str(sweep), "--json"], tmp_path)
-    told, said = driver.communicate(timeout=900)
+    process = _started(["cetvel", str(sweep), "--json"], tmp_path)
+    told, said = process.communicate(timeout=900)
     found = json.loads(told)
     assert (found["missing"], len({each["category"] for each in found["scores"]})) == ([], 7)
     assert {each["facts"]["engine"] for each in found["scores"]} == {"vllm"}
