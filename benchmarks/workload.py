@@ -69,8 +69,8 @@ FACTS: Mapping[str, Mapping[str, Any]] = {
 def slices(seconds: int) -> tuple[Slice, ...]:
     if seconds == 5:
         return SLICES
-    train = LONGER[seconds]
-    return (replace(SLICES[1], train=train, validation=round(0.26 * train)),)
+    usual, train = SLICES[1], LONGER[seconds]
+    return (replace(usual, train=train, validation=train * usual.validation // usual.train),)
 
 
 @dataclass(frozen=True)

@@ -181,10 +181,14 @@ class CutsTextWithoutBos(Server):
         return web.json_response({"tokens": ids_of(body["prompt"])[1:]})
 
 
-class ListsAsRayServe(Server):
+@dataclass
+class ListsBeside(Server):
+    """As Ray Serve's own application lists a model; what it says stands in `metadata`."""
+
+    metadata: Any = None
+
     async def models(self, request: web.Request) -> web.Response:
-        told = {"model_id": "arithmetic", "max_request_context_length": LONGEST}
-        return web.json_response({"data": [{"id": "arithmetic", "metadata": told}]})
+        return web.json_response({"data": [{"id": "arithmetic", "metadata": self.metadata}]})
 
 
 @dataclass

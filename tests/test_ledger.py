@@ -1,5 +1,7 @@
 import math
 import sqlite3
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -42,6 +44,22 @@ def test_a_file_without_content_is_no_ledger(tmp_path):
     (tmp_path / "empty.db").touch()
     assert not ledger.exists(f"sqlite:///{tmp_path}/empty.db")
     assert not ledger.exists(f"sqlite:///{tmp_path}/missing.db")
+
+
+def test_preparing_imports_mlflow_beside_what_else_is_done_and_writes_nothing(tmp_path):
+    """In a process of its own: this one has imported it."""
+    code = """if True:
+        import sys, threading
+        from tabiflow import ledger
+        ledger.open_ledger("sqlite:///mlflow.db").prepare()
+        (thread,) = set(threading.enumerate()) - {threading.main_thread()}
+        thread.join(60)
+        print("tabiflow.ledger.recorder" in sys.modules)
+        """
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert (done.stdout, done.stderr, list(tmp_path.iterdir())) == ("True\n", "", [])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 import asyncio
+from typing import Any
 
 import pytest
 from completions import (
@@ -9,7 +10,7 @@ from completions import (
     Hangs,
     HasOneBeam,
     IgnoresEcho,
-    ListsAsRayServe,
+    ListsBeside,
     PutsABosBefore,
     Server,
     TellsItsFavourites,
@@ -73,8 +74,16 @@ def test_a_server_that_would_spoil_scores_is_refused_with_the_reason(
         looked_at(server)
 
 
-def test_the_length_is_known_where_ray_serve_tells_it() -> None:
-    assert looked_at(ListsAsRayServe()).max_length == 4096
+@pytest.mark.parametrize(
+    ("metadata", "length"),
+    [
+        ({"model_id": "arithmetic", "max_request_context_length": 4096}, 4096),
+        ({"max_request_context_length": None}, None),
+        ("4096", None),
+    ],
+)
+def test_the_length_is_known_where_ray_serve_tells_it(metadata: Any, length: int | None) -> None:
+    assert looked_at(ListsBeside(metadata=metadata)).max_length == length
 
 
 @pytest.mark.parametrize("server", [Fails(), Hangs()], ids=["fails", "hangs"])

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import click
 from rich.console import Console
@@ -72,16 +72,14 @@ def on_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def say(
-    as_data: bool, content: Mapping[str, Any], *tables: Table | str, file: TextIO | None = None
-) -> None:
-    """JSON for tools, tables for people; on standard output, as it is now or as it was."""
+def say(as_data: bool, content: Mapping[str, Any], *tables: Table | str) -> None:
+    """JSON for tools, tables for people."""
     if as_data:
-        click.echo(dumps(content), file=file)
+        click.echo(dumps(content))
         return
-    out = Console(file=file)
+    out = Console()
     if not out.is_terminal:
-        out = Console(file=file, width=PIPE_WIDTH)
+        out = Console(width=PIPE_WIDTH)
     for each in tables:
         out.print(each, highlight=False, markup=False, soft_wrap=isinstance(each, str))
 

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def serve(
     # Ray takes seconds to import.
     from tabiflow.serving.hosting import served
 
-    out = sys.stdout
+    out = sys.stdout  # `served` sends what is printed elsewhere
     with served(row, address=address, port=port) as found:
         content = {
             "url": f"{found.url}/v1",
@@ -65,7 +66,8 @@ def serve(
             "start_seconds": round(found.seconds, 2),
         }
         line = f"{found.model} answers at {found.url}/v1 ({found.engine}, {found.versions})"
-        say(as_data, content, f"{line} after {found.seconds:.1f} s; Ctrl-C ends it", file=out)
+        with redirect_stdout(out):
+            say(as_data, content, f"{line} after {found.seconds:.1f} s; Ctrl-C ends it")
         while True:
             time.sleep(3600)
 

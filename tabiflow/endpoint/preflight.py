@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 from tabiflow.endpoint import Answer, Choice, Endpoint, Misanswered, Rejected
 from tabiflow.endpoint.vocabulary import Vocabulary
@@ -92,10 +93,15 @@ async def _model(endpoint: Endpoint, found: Abilities) -> None:
     if endpoint.model not in rows:
         named = f"has no model `{endpoint.model}`" if endpoint.model else "has several models"
         raise _refuse(endpoint, f"{named}; it has {', '.join(sorted(rows)) or 'none'}")
-    row = rows[endpoint.model]
-    # vLLM's own server, and vLLM behind Ray Serve.
-    told = (row.get("max_model_len"), (row.get("metadata") or {}).get("max_request_context_length"))
-    found.max_length = next((length for length in told if isinstance(length, int)), None)
+    found.max_length = _length(rows[endpoint.model])
+
+
+def _length(row: Mapping[str, Any]) -> int | None:
+    """As vLLM's own server says it, or Ray Serve's; None where neither does."""
+    beside = row.get("metadata")
+    told = beside.get("max_request_context_length") if isinstance(beside, dict) else None
+    longest = row.get("max_model_len", told)
+    return longest if isinstance(longest, int) else None
 
 
 async def _tells_ids(endpoint: Endpoint, ids: Sequence[int]) -> bool:
