@@ -23,12 +23,13 @@ from torch.nn import functional
 from workload import SEED, SLICES, Slice
 
 from tabiflow import data
+from tabiflow.batching import cut
 from tabiflow.encoding import Encoded, text_encoder
 from tabiflow.protocol import Params, Protocol
 from tabiflow.registry import resolve
 from tabiflow.spec import Dataset, Model, Sweep
 from tabiflow.tasks import TASKS
-from tabiflow.training import Material, Recipe, Training, cut
+from tabiflow.training import Material, Recipe, Training
 
 WANTED = 1.6
 EVERYTHING = 10**6

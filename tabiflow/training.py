@@ -18,6 +18,7 @@ from torch.nn import Linear, Module
 from torch.nn.utils import clip_grad_norm_
 from transformers import PreTrainedModel
 
+from tabiflow.batching import cut, length_batches
 from tabiflow.data import Schema
 from tabiflow.device import (
     Room,
@@ -39,7 +40,6 @@ PASS_FLOPS = {"cpu": 2e8, "cuda": 5e12}
 """Arithmetic that a device could do in the fixed time of one forward and backward pass."""
 PASS_TOKENS = 64
 """Tokens whose arithmetic takes as long as reading the weights once more, at any size of model."""
-SCORING_TOKENS, SCORING_ROWS = 16_384, 128
 CHECK_EVERY = {"cpu": 1, "cuda": 50}
 """Steps between looks at the loss: each look makes a GPU wait."""
 
@@ -371,45 +371,6 @@ class Training:
 
         costs = self.task.cost(encoded)[rows]
         return self.room.fit(lambda largest: cut(rows, costs, self.price, largest), score)
-
-
-def cut(rows: np.ndarray, costs: np.ndarray, price: float, largest: int) -> list[np.ndarray]:
-    """A batch in parts of similar length, none above `largest` rows.
-
-    It is cut only where the padding saved, in tokens, is worth more than `price`.
-    """
-    order = np.argsort(costs, kind="stable")
-    return _cut(rows[order], costs[order], price, largest) if len(rows) > 1 else [rows]
-
-
-def _cut(rows: np.ndarray, costs: np.ndarray, price: float, largest: int) -> list[np.ndarray]:
-    at = len(rows) // 2 if len(rows) > largest else _cheapest_cut(costs, price)
-    if at == 0:
-        return [rows]
-    short = _cut(rows[:at], costs[:at], price, largest)
-    return short + _cut(rows[at:], costs[at:], price, largest)
-
-
-def _cheapest_cut(costs: np.ndarray, price: float) -> int:
-    """Where to cut ascending costs in two; 0 where that saves too little."""
-    if len(costs) < 2:
-        return 0
-    sizes = np.arange(1, len(costs))
-    saved = sizes * (costs[-1] - costs[:-1])
-    best = int(np.argmax(saved))
-    return int(sizes[best]) if saved[best] > price else 0
-
-
-def length_batches(costs: np.ndarray) -> list[np.ndarray]:
-    """All rows from the shortest on, in batches of limited padded size."""
-    order = np.argsort(costs, kind="stable")
-    batches, start = [], 0
-    for index, cost in enumerate(costs[order]):
-        rows = index - start + 1
-        if rows > 1 and (rows * cost > SCORING_TOKENS or rows > SCORING_ROWS):
-            batches.append(order[start:index])
-            start = index
-    return [*batches, order[start:]]
 
 
 def _optimizer(model: Module, recipe: Recipe) -> torch.optim.AdamW:
