@@ -4,6 +4,7 @@ Heavy modules are imported by the verb that needs them, so that `plan` answers a
 Exit codes: 0 all done, 2 the user's mistake, 3 finished with failures, 130 interrupted.
 """
 
+import gc
 import logging
 import sys
 import traceback
@@ -20,6 +21,8 @@ from tabiflow.redaction import Redacting, redacted
 
 OURS = 1
 """The exit code of a bug."""
+SELDOM = (100_000, 20, 20)
+"""When garbage is looked for: what libraries and ledgers bring stays, and takes seconds to walk."""
 
 
 class Verbs(click.Group):
@@ -40,6 +43,7 @@ def verbs() -> None:
 
 def main() -> None:
     """The console script."""
+    gc.set_threshold(*SELDOM)
     terminal = RichHandler(console=err, show_path=False, show_level=False)
     handler = terminal if err.is_terminal else logging.StreamHandler()
     handler.addFilter(Redacting())
@@ -49,6 +53,7 @@ def main() -> None:
     except Exception:
         click.echo(redacted(traceback.format_exc()), err=True)
         code = OURS
+    gc.freeze()  # The end of the process would look through all of it for garbage.
     sys.exit(code)
 
 

@@ -3,9 +3,11 @@
 Each runner is imported only by the worker that needs it: the heavy libraries live behind it.
 """
 
+import gc
 import json
 from collections.abc import Generator, Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib import import_module
 from typing import Protocol
 
@@ -85,6 +87,13 @@ RUNNERS: Mapping[str, str] = {
 """Name -> the module whose `run` is the runner."""
 
 
+@cache
 def runner(name: str) -> Runner:
-    run: Runner = import_module(RUNNERS[name]).run
+    """Once a process: no collection of garbage walks the libraries' objects, which all stay."""
+    gc.disable()
+    try:
+        run: Runner = import_module(RUNNERS[name]).run
+        gc.freeze()
+    finally:
+        gc.enable()
     return run

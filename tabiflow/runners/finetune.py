@@ -12,7 +12,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -349,7 +349,6 @@ def _resident(name: str) -> float | None:
 
 def _reset(job: Job) -> torch.device:
     """Puts back whatever an earlier trial or a library may have changed in this process."""
-    _spare_imports()
     # cuBLAS is deterministic only with a workspace of fixed size, read when CUDA starts.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.set_num_threads(max(1, int(job.cpus)))
@@ -370,13 +369,6 @@ def _seed(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed % 2**63)
-
-
-@cache
-def _spare_imports() -> None:
-    """Once a process: collecting garbage after each trial need not walk the libraries' objects."""
-    gc.collect()
-    gc.freeze()
 
 
 def _release(device: torch.device) -> None:
