@@ -33,10 +33,12 @@ from workload import SPACE, WORKERS, Workload
 HERE = Path(__file__).parent
 CONFIGURATIONS: Mapping[int, Mapping[str, list[float]]] = {
     16: SPACE,
+    12: {**SPACE, "learning_rate": [5e-6, 1e-5, 3e-5]},
     4: {**SPACE, "learning_rate": [1e-5, 3e-5], "weight_decay": [1e-5]},
+    2: {**SPACE, "learning_rate": [3e-5], "weight_decay": [1e-5]},
     1: {"learning_rate": [3e-5], "weight_decay": [1e-5], "batch_size": [16]},
 }
-USUAL = {5: 16, 30: 4, 120: 4}
+USUAL = {5: 16, 30: 12, 120: 2}
 """Seconds of training steps in a trial -> configurations."""
 WANTED = {5: (5.0, 3.0), 30: (3.0, 1.5), 120: (2.0, 1.1)}
 """Times the trials an hour of a process a trial, and of plain Ray Tune."""

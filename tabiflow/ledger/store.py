@@ -5,10 +5,11 @@ is first needed.
 """
 
 import json
+import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -35,6 +36,8 @@ ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # the recorder tries again itself
 }
 """Settings of MLflow that it reads from nowhere else; what the user has set stays."""
+LOGGED = {"mlflow.store.db.utils": logging.CRITICAL, "alembic": logging.WARNING}
+"""MLflow logs what it also raises, traceback and all, and each migration of its tables."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +77,12 @@ class Store:
         return (home() if file is None else file.parent) / "wal"
 
     def prepare(self) -> None:
-        _set_environment()
-        Thread(target=import_module, args=["tabiflow.ledger.recorder"], daemon=True).start()
+        _set_mlflow_up()
+        Thread(target=_prepare, args=[sqlite_file(self.uri)], daemon=True).start()
 
     @cached_property
     def tracking(self) -> "Tracking":
-        _set_environment()
+        _set_mlflow_up()
         # MLflow takes seconds to import.
         from tabiflow.ledger.tracking import Tracking
 
@@ -147,9 +150,22 @@ class Store:
         return self.tracking.runs(kind, sweep)
 
 
-def _set_environment() -> None:
+def _prepare(file: Path | None) -> None:
+    import_module("tabiflow.ledger.recorder")
+    if file is None or file.exists():
+        return
+    from tabiflow.ledger import newfile
+
+    # Whoever needs them meets the same failure, and says it.
+    with suppress(Exception):
+        newfile.tables()
+
+
+def _set_mlflow_up() -> None:
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    for name, level in LOGGED.items():
+        logging.getLogger(name).setLevel(level)
 
 
 def _must_be_writable(file: Path) -> None:

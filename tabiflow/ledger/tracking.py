@@ -4,7 +4,6 @@ Every write but `create` may be done twice with the same effect: after an outage
 """
 
 import json
-import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from mlflow.tracking import MlflowClient
 
 from tabiflow.errors import LedgerError
-from tabiflow.ledger import redacted
+from tabiflow.ledger import newfile, redacted, sqlite_file
 from tabiflow.ledger.reach import explained, must_answer
 from tabiflow.ledger.records import PREDICTIONS, RUN_STATUS, Run
 from tabiflow.ledger.writes import End, NewRun, Writes, left_alone
@@ -35,11 +34,11 @@ class Tracking:
 
     def __init__(self, uri: str) -> None:
         """Raises LedgerError in seconds when the ledger cannot be used."""
-        # It logs what it also raises, traceback and all, and its schema's migrations.
-        logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
-        logging.getLogger("alembic").setLevel(logging.WARNING)
         must_answer(uri)
         self.uri = uri
+        file = sqlite_file(uri)
+        if file is not None and not file.exists():
+            newfile.create(file)
         with explained(uri):
             self._client = MlflowClient(uri)
             self._client.search_experiments(max_results=1)
