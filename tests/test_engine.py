@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from studies import dataset, known, outcome, planned
 
 from tabiflow import engine
+from tabiflow.driver import Driver
 from tabiflow.engine import Options, Summary
 from tabiflow.errors import DataError, LeaseHeld
 from tabiflow.ledger import Ending, Failure, Killed, Pruned
@@ -225,6 +227,20 @@ def test_a_trial_that_takes_too_long_ends_in_the_middle_of_an_epoch(tmp_path: Pa
 
     [[ending]] = recorder.ended.values()
     assert isinstance(ending, Failure) and ending.kind == "timeout"
+
+
+def test_while_trials_compute_the_driver_lets_them(tmp_path: Path, monkeypatch: Any) -> None:
+    """Tune's loop would look for events ten times a second."""
+    steps: list[float] = []
+
+    def step(driver: Driver, **told: Any) -> None:
+        steps.append(time.monotonic())
+
+    monkeypatch.setattr(Driver, "on_step_end", step)
+    slow = {"rehearse": {"seconds": 3}, "protocol": {"epochs": 2}}
+    assert _run(_plan(tmp_path, search=_grid(rates=1), **slow), Memory()).done == 1
+    assert steps[-1] - steps[0] > 6
+    assert len(steps) < 4 * (steps[-1] - steps[0])
 
 
 def test_a_confirming_trial_opens_its_test_split_and_repeats_the_score(tmp_path: Path) -> None:
