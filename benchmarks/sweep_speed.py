@@ -34,7 +34,6 @@ HERE = Path(__file__).parent
 CONFIGURATIONS: Mapping[int, Mapping[str, list[float]]] = {
     16: SPACE,
     12: {**SPACE, "learning_rate": [5e-6, 1e-5, 3e-5]},
-    4: {**SPACE, "learning_rate": [1e-5, 3e-5], "weight_decay": [1e-5]},
     2: {**SPACE, "learning_rate": [3e-5], "weight_decay": [1e-5]},
     1: {"learning_rate": [3e-5], "weight_decay": [1e-5], "batch_size": [16]},
 }

@@ -49,8 +49,8 @@ ENVIRONMENT = {
     "TUNE_RESULT_BUFFER_LENGTH": "1000",  # see Worker.train_buffered
 }
 """Settings of Tune that it reads from nowhere else."""
-LOOK = 1.0
-"""Seconds that Tune's loop waits for an event, with which it ends at once."""
+EVENT_WAIT = 1.0
+"""Seconds that Tune's loop waits for an event at most."""
 MOST = 10_000
 """Trials at a time, in any cluster."""
 Curves = Mapping[str, Sequence[tuple[int, float]]]
@@ -237,7 +237,7 @@ def _patient() -> Iterator[None]:
     look = RayActorManager.next
 
     def wait(manager: RayActorManager, timeout: float | None = None) -> bool:
-        return bool(look(manager, None if timeout is None else max(timeout, LOOK)))
+        return bool(look(manager, None if timeout is None else max(timeout, EVENT_WAIT)))
 
     RayActorManager.next = wait
     try:

@@ -18,8 +18,8 @@ _one_at_a_time = Lock()
 
 
 def create(file: Path) -> None:
-    """Where it cannot be done (no hard links, no room), or was done meanwhile, MLflow goes on with
-    what it finds and says itself what is wrong."""
+    """Makes an empty ledger. Where that cannot be done (no hard links, no room), or was done
+    meanwhile, MLflow goes on with what it finds and says itself what is wrong."""
     beside = file.with_name(f".{file.name}.{os.getpid()}")
     with suppress(OSError, MlflowException, SQLAlchemyError):
         content = tables()
