@@ -3,7 +3,8 @@
     python benchmarks/gpu_check.py [--json]
 
 bf16 in training and fp32 in scoring; the attention that was chosen; a real out-of-memory error and
-the smaller part that follows it, with the same losses; two trials packed on the GPU; peak memory.
+the smaller part that follows it, with the same losses; compiled steps, with CUDA graphs and
+without, beside the same losses; two trials packed on the GPU; peak memory.
 Without a GPU it says so and exits with 0; with one, it exits with 1 when a check does not hold.
 """
 
@@ -26,7 +27,7 @@ ROWS, LENGTH, BATCH = 64, 384, 32
 SHARE = 0.4
 """Of the memory that a whole batch takes: what the trial is then allowed."""
 TOLERANCE = 2e-2
-"""Relative, between losses in bf16 of a whole batch and of its parts."""
+"""Relative, between losses in bf16 of a whole batch and of its parts, or compiled."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def main() -> None:
 def _checks() -> Iterator[Check]:
     with tempfile.TemporaryDirectory(prefix="gpu-check-") as folder:
         os.environ["TABIFLOW_CACHE"] = str(Path(folder) / "cache")
-        for made in (_memory, _packed):
+        for made in (_memory, _compiled, _packed):
             try:
                 yield from made(Path(folder))
             except Exception as error:  # a check that breaks is a finding, not the end
@@ -85,19 +86,35 @@ def _memory(folder: Path) -> Iterator[Check]:
     part = short["facts"]["largest_part"]
     halved = isinstance(part, int) and part <= math.ceil(BATCH / 2)
     yield Check("out of memory", f"at most {part} rows at a time afterwards", halved)
-    pairs = list(zip(whole["losses"], short["losses"], strict=True))
-    apart = max(abs(one - other) / abs(one) for one, other in pairs)
+    apart = _apart(whole, short)
     yield Check("losses after it", f"{apart:.1e} apart (relative)", apart <= TOLERANCE)
 
 
-def _trained(folder: Path) -> dict[str, Any]:
+def _compiled(folder: Path) -> Iterator[Check]:
+    plain = _trained(folder)
+    steps = plain["facts"]["train_seconds"]
+    for how in ("default", "cuda_graphs"):
+        other = _trained(folder, compile=how)
+        facts, apart = other["facts"], _apart(plain, other)
+        found = f"{facts['train_seconds']} s of steps instead of {steps}"
+        found += f", {facts['compile_seconds']} s of compiling, losses {apart:.1e} apart"
+        right = apart <= TOLERANCE and facts["compiled"] == how
+        yield Check(f"compiled steps, {how}", found, right)
+
+
+def _apart(one: dict[str, Any], other: dict[str, Any]) -> float:
+    pairs = zip(one["losses"], other["losses"], strict=True)
+    return max(abs(first - second) / abs(first) for first, second in pairs)
+
+
+def _trained(folder: Path, **protocol: str) -> dict[str, Any]:
     """A trial of long rows, so that activations outweigh the weights."""
     from tabiflow.plan import plan
     from tabiflow.registry import resolve
     from tabiflow.runners import Job, finetune
     from tabiflow.spec import Sweep
 
-    sweep = Sweep.read(_sweep(folder))
+    sweep = Sweep.read(_sweep(folder, **protocol))
     cell = plan(sweep, resolve(sweep)).cells[0]
     epochs, losses = finetune.run(Job(cell.trials[0], 1, cell.model, cell.dataset)), []
     while True:
@@ -107,7 +124,7 @@ def _trained(folder: Path) -> dict[str, Any]:
             return {"facts": end.value.facts, "losses": losses}
 
 
-def _sweep(folder: Path, gpus: float = 1.0) -> Path:
+def _sweep(folder: Path, gpus: float = 1.0, **protocol: str) -> Path:
     """A wide encoder with random weights on made-up rows of one length."""
     encoder, data = folder / "encoder", folder / "rows"
     if not encoder.exists():
@@ -122,7 +139,7 @@ def _sweep(folder: Path, gpus: float = 1.0) -> Path:
                 "space": {"learning_rate": [1e-5, 2e-5], "batch_size": BATCH},
             }
         ],
-        "protocol": {"epochs": 2, "patience": None, "dropout": 0.0},
+        "protocol": {"epochs": 2, "patience": None, "dropout": 0.0, **protocol},
     }
     file = folder / "gpu-check.yaml"
     file.write_text(json.dumps(content))

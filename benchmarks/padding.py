@@ -53,13 +53,15 @@ class Prepared:
     lengths: dict[str, int]
     model: Path
 
-    def training(self, batch_size: int, material: Material | None = None) -> Training:
+    def training(
+        self, batch_size: int, material: Material | None = None, **protocol: Any
+    ) -> Training:
         torch.manual_seed(SEED)
         used = material or self.material
         net = used.task.model(str(self.model), used.schema, {"dtype": torch.float32})
-        protocol = Protocol(epochs=2, patience=None, precision="fp32")
+        told = Protocol(**{"epochs": 2, "patience": None, "precision": "fp32", **protocol})
         how = Params(learning_rate=3e-5, batch_size=batch_size)
-        return Training(net, used, Recipe(how, protocol, SEED, torch.device("cpu")))
+        return Training(net, used, Recipe(how, told, SEED, torch.device("cpu")))
 
 
 class Widened:
@@ -94,9 +96,9 @@ def main() -> None:
     results = parser.parse_args().results
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(prefix="padding-") as folder:
-        whole = _prepared(Path(folder) / "whole", train=EVERYTHING, validation=EVERYTHING)
+        whole = prepare(Path(folder) / "whole", train=EVERYTHING, validation=EVERYTHING)
         counted = [_counted(each, size) for each in whole for size in (16, 32)]
-        few = _prepared(Path(folder) / "few", train=48, validation=24)
+        few = prepare(Path(folder) / "few", train=48, validation=24)
         apart = {each.each.name: _apart(each) for each in few}
     table = "\n".join(_table(counted, apart))
     results.mkdir(parents=True, exist_ok=True)
@@ -104,7 +106,7 @@ def main() -> None:
     print(table)
 
 
-def _prepared(folder: Path, **rows: int) -> list[Prepared]:
+def prepare(folder: Path, **rows: int) -> list[Prepared]:
     chosen = [replace(each, **rows) for each in SLICES]
     written = workload.write(folder, chosen, {"learning_rate": [3e-5]})
     file = folder / "sweep.yaml"

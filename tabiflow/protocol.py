@@ -49,6 +49,8 @@ class Protocol(Frozen):
     """Largest gradient norm; None does not clip."""
     precision: Literal["bf16", "fp32"] = "bf16"
     """bf16: autocast in training where the device has it; weights and scoring stay fp32."""
+    compile: Literal["default", "cuda_graphs"] | None = None
+    """torch.compile of training steps, `cuda_graphs` with CUDA graphs on a GPU; None does not."""
     max_length: int | None = Field(None, ge=SHORTEST)
     """Tokens; None is the rule: the training split's 95th percentile, within the model's limit."""
     doc_stride: PositiveInt | None = None

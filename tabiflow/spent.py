@@ -54,7 +54,7 @@ class Spent:
     training: float = 0.0
     validation: float = 0.0
     start: float = 0.0
-    """Processes, imports, loading models, writing checkpoints."""
+    """Processes, imports, loading and compiling models, writing checkpoints."""
     data: float = 0.0
     """Reading and encoding rows."""
     tracking: float = 0.0

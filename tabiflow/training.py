@@ -19,6 +19,7 @@ from torch.nn.utils import clip_grad_norm_
 from transformers import PreTrainedModel
 
 from tabiflow.batching import cut, length_batches
+from tabiflow.compiling import Compiled
 from tabiflow.data import Schema
 from tabiflow.device import (
     Room,
@@ -59,6 +60,12 @@ class Recipe:
         wanted = self.protocol.precision == "bf16" and self.device.type == "cuda"
         return wanted and torch.cuda.is_bf16_supported(including_emulation=False)
 
+    @property
+    def compiled(self) -> str | None:
+        """How training steps are compiled, if they are: only a GPU has CUDA graphs."""
+        wanted = self.protocol.compile
+        return "default" if wanted is not None and self.device.type == "cpu" else wanted
+
     def autocast(self) -> AbstractContextManager[Any]:
         return torch.autocast("cuda", dtype=torch.bfloat16) if self.bf16 else nullcontext()
 
@@ -88,7 +95,7 @@ class Kept:
     trained: int
     """Epochs trained in all."""
     seconds: Mapping[str, float]
-    """By phase: `train_seconds`, `validation_seconds`."""
+    """By phase: `train_seconds`, `validation_seconds`, where compiled also `compile_seconds`."""
     largest_part: int | None
     """Most rows computed at once, where memory set a limit."""
 
@@ -154,6 +161,10 @@ class Training:
         self.computed = 0
         """Tokens of the latest batch that went through the model, padding included."""
         self.seconds = {"train_seconds": 0.0, "validation_seconds": 0.0}
+        self.compiled: Compiled | None = None
+        if recipe.compiled is not None:
+            self.compiled = Compiled(model, recipe.compiled)
+            self.seconds["compile_seconds"] = 0.0
         self.watched = Watch()
         self.kept: Epoch | None = None
         self.kept_weights: dict[str, Tensor] = {}
@@ -266,7 +277,11 @@ class Training:
             last = index == len(batches)
             if last or index % CHECK_EVERY[self.recipe.device.type] == 0:
                 _must_be_finite(progress.mean, self.epoch, index)
-        return progress.metrics()
+        metrics = progress.metrics()
+        if self.compiled is not None:
+            metrics["compile_seconds"] = self.compiled.seconds()
+            metrics["train_seconds"] -= metrics["compile_seconds"]
+        return metrics
 
     def _train_step(self, rows: np.ndarray, progress: Progress) -> None:
         recipe, weight = self.recipe, self.task.weight(self.material.train, rows)
@@ -321,7 +336,8 @@ class Training:
         with torch.no_grad():
             for part in parts:
                 before.append(random_state(device))
-                outputs.append(self._forward(self.material.train, part)[1])
+                # A copy: a CUDA graph's next run writes over what the last one put out.
+                outputs.append(self._forward(self.material.train, part)[1].clone())
         whole = torch.cat(outputs).requires_grad_()
         loss = self.task.loss(whole, {}, self.recipe.protocol)
         torch.autograd.backward(loss / weight)
@@ -341,8 +357,11 @@ class Training:
             name: tensor.to(self.recipe.device, non_blocking=True)
             for name, tensor in collated.items()
         }
-        with self.recipe.autocast() if self.model.training else nullcontext():
+        if not self.model.training:
             return self.task.forward(self.model, batch, self.recipe.protocol)
+        model = self.model if self.compiled is None else self.compiled.model
+        with self.recipe.autocast():
+            return self.task.forward(model, batch, self.recipe.protocol)
 
     def _scoring_batches(self, encoded: Encoded) -> Sequence[np.ndarray]:
         """In order of length; where a loss depends on its batch, always the same batches."""

@@ -168,7 +168,7 @@ def _values(found: Iterable[Outcome], tag: str) -> str:
     return "; ".join(sorted({each.tags[tag] for each in found if each.tags.get(tag)}))
 
 
-PROVENANCE = ("code_commit", "versions", "device", "attention", "precision")
+PROVENANCE = ("code_commit", "versions", "device", "attention", "precision", "compiled")
 
 
 def provenance(plan: Plan, found: Sequence[Outcome]) -> dict[str, str]:

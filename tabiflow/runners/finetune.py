@@ -23,7 +23,7 @@ import torch
 from transformers import MODEL_MAPPING, AutoConfig, PretrainedConfig, PreTrainedModel
 from transformers.utils import is_flash_attn_2_available
 
-from tabiflow import data
+from tabiflow import compiling, data
 from tabiflow.encoding import Encoded, Ragged, TextEncoder, cached, text_encoder
 from tabiflow.errors import Interrupted, ModelError, SealError, TabiflowError
 from tabiflow.registry.kinds import KINDS
@@ -156,7 +156,8 @@ def _trial(
     keeper = Keeper(job, {name: splits.facts()[name] for name in SAME})
     told = keeper.take_up(training)
     yield from told
-    kept = yield from _kept_up(training, keeper)
+    with compiling.explained():
+        kept = yield from _kept_up(training, keeper)
     spent = {name: round(seconds, 3) for name, seconds in kept.seconds.items()}
     facts = {**splits.facts(), **clock.seconds, **spent, **_machine(job, model, recipe, before)}
     if told:
@@ -303,6 +304,7 @@ def _machine(job: Job, model: torch.nn.Module, recipe: Recipe, before: float | N
         "device": torch.cuda.get_device_name(recipe.device) if cuda else "cpu",
         "threads": torch.get_num_threads(),
         "precision": "bf16" if recipe.bf16 else "fp32",
+        "compiled": recipe.compiled or "no",
         "attention": str(next(_pretrained(model)).config._attn_implementation),
         "parameters": sum(each.numel() for each in model.parameters()),
         "trust_remote_code": str(job.model.trust_remote_code).lower(),
