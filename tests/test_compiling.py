@@ -55,6 +55,7 @@ def losses(kind, folder, how):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pos", "sts", "qa", "retrieval"])
 def test_a_compiled_run_has_the_losses_of_one_that_is_not(kind, folder, traced):
+    counters.clear()
     plain = losses(kind, folder, None)
     assert losses(kind, folder, "default") == pytest.approx(plain, rel=1e-5)
     # A graph for any length and number of rows, others for one row and without gradients.
