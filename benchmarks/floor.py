@@ -15,6 +15,7 @@ Every measurement is appended to `results/floor.jsonl`; `results/floor.md` is th
 
 import argparse
 import json
+import logging
 import os
 import resource
 import statistics
@@ -246,6 +247,8 @@ def _plain(system: str, trials: int, name: str) -> Floor:
     reused = system == REUSED
     if reused:
         os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
+        # It would tell of every trial that its loggers wrote no file.
+        logging.getLogger("ray.tune.analysis").setLevel(logging.ERROR)
     with _ray():
         clock = Clock()
         first = First(clock)

@@ -1,6 +1,7 @@
 """Secrets reach nothing that others read, names are no paths, and nobody runs code unasked."""
 
 import logging
+import os
 import socket
 import subprocess
 import sys
@@ -11,9 +12,11 @@ from typing import Any
 
 import pytest
 import ray
+from click.testing import CliRunner
 from studies import dataset, model, searched, written
 from terminal import opened
 
+from tabiflow.cli import machine
 from tabiflow.errors import SpecError
 from tabiflow.redaction import Redacting, redacted
 from tabiflow.runners.failures import one_line
@@ -202,8 +205,22 @@ def test_the_pages_of_the_ledger_listen_on_the_loopback_only(
         try:
             _wait_until(lambda: _listening(port))
             assert _listening(port) == {"0100007F"}, "127.0.0.1 in the kernel's spelling"
+            assert list(tmp_path.rglob("*.db")) == [tmp_path / ".tabiflow" / "mlflow.db"]
         finally:
             pages.terminate()
+
+
+def test_the_password_of_a_ledger_is_not_in_the_arguments_of_its_pages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    address = f"postgresql://ayse:{PLANTED}@127.0.0.1/ledger"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    begun: list[Any] = []
+    monkeypatch.setattr(os, "execve", lambda *told: begun.append(told))
+    CliRunner().invoke(machine.ui, ["--port", "5001"])
+    [(_, arguments, environment)] = begun
+    assert "5001" in arguments and not any(PLANTED in each for each in arguments)
+    assert environment["MLFLOW_BACKEND_STORE_URI"] == address
 
 
 def _free_port() -> int:

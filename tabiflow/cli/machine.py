@@ -34,8 +34,9 @@ def ui(port: int, cluster: Path | None, as_data: bool) -> int:
     click.echo(f"{url} shows {ledger.shown_address()}; Ctrl-C ends it", err=True)
     command = [sys.executable, "-m", "mlflow", "ui", "--host", "127.0.0.1", "--port", str(port)]
     command += ["--workers", "1"]  # for one person; each takes seconds to start
-    # In place of this process, so that what ends the command ends the server.
-    os.execv(sys.executable, [*command, "--backend-store-uri", address])
+    # In place of this process, so that what ends the command ends the server. Everybody on the
+    # machine may read a process's arguments, and an address may hold a password.
+    os.execve(sys.executable, command, {**os.environ, "MLFLOW_BACKEND_STORE_URI": address})
 
 
 def _ui_there(cluster: Cluster, port: int, as_data: bool) -> int:
