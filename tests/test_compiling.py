@@ -33,6 +33,12 @@ def traced(monkeypatch):
     with_backend(monkeypatch, "aot_eager")
 
 
+@pytest.fixture
+def captured(monkeypatch):
+    """Not even gradients are traced."""
+    with_backend(monkeypatch, "eager")
+
+
 def with_backend(monkeypatch, backend):
     whole = torch.compile
     monkeypatch.setattr(
@@ -70,7 +76,7 @@ def test_so_it_has_with_the_kernels_that_torch_builds(kind, folder):
     assert compiled == pytest.approx(losses(kind, folder, None), rel=1e-5)
 
 
-def test_a_compiled_trial_scores_the_same_and_compiling_counts_as_its_start(tmp_path, traced):
+def test_a_compiled_trial_scores_the_same_and_compiling_counts_as_its_start(tmp_path, captured):
     plain, _ = finish(samples.job(tmp_path, epochs=1))
     epochs, result = finish(samples.job(tmp_path, epochs=1, compile="cuda_graphs"))
     assert epochs[0].loss == pytest.approx(plain[0].loss, rel=1e-5)
@@ -83,7 +89,7 @@ def test_a_compiled_trial_scores_the_same_and_compiling_counts_as_its_start(tmp_
     assert spent.start + spent.data == pytest.approx(facts["compile_seconds"] + 1)
 
 
-def test_a_warm_process_compiles_anew_and_counts_it(traced):
+def test_a_warm_process_compiles_anew_and_counts_it(captured):
     for _ in range(2):
         compiled = compiling.Compiled(torch.nn.Linear(2, 2), "default")
         compiled.model(torch.ones(3, 2))

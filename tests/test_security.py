@@ -182,9 +182,10 @@ def test_code_of_the_hub_needs_a_row_that_asks_for_it(tmp_path: Path) -> None:
 
 def test_a_local_ray_lets_nobody_in_without_its_token(local_ray: None) -> None:
     address = ray.get_runtime_context().gcs_address
+    told = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "f" * 64, "HOME": "/nonexistent"}
     done = subprocess.run(
         [sys.executable, "-c", f"import ray; ray.init(address='{address}')"],
-        env={"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "f" * 64, "HOME": "/nonexistent"},
+        env={**told, "RAY_NUM_REDIS_GET_RETRIES": "1"},  # seconds, one try each
         capture_output=True,
         text=True,
         timeout=60,
