@@ -1,4 +1,4 @@
-"""Whether a worker's peak memory grows from trial to trial: 200 real trials of each kind of task.
+"""Whether a worker's peak memory grows from trial to trial: 200 real trials of each of three tasks.
 
     python benchmarks/worker_memory.py
 
