@@ -57,6 +57,13 @@ class Measured:
     steps: float | None = None
     """Median seconds of training steps in a trial, where the system tells."""
     real: Sequence[str] = ()
+    rows: float = 1.0
+    """Times the slices' rows."""
+
+    @property
+    def group(self) -> tuple[int, float]:
+        """Trials that have their work in common."""
+        return self.length, self.rows
 
     @property
     def per_hour(self) -> float:
@@ -87,6 +94,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--configurations", type=int, choices=CONFIGURATIONS)
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=[*SYSTEMS])
     parser.add_argument("--append", action="store_true", help="Keep earlier measurements.")
+    parser.add_argument(
+        "--rows", type=float, default=1.0, help="Times the rows: a quicker machine computes more."
+    )
     parser.add_argument("--results", type=Path, default=HERE / "results")
     return parser.parse_args()
 
@@ -96,7 +106,9 @@ def _measure(
 ) -> Iterator[Measured]:
     with tempfile.TemporaryDirectory(prefix="sweep-speed-") as folder:
         work = workload.write(
-            Path(folder) / "work", workload.slices(length), CONFIGURATIONS[configurations]
+            Path(folder) / "work",
+            workload.slices(length, asked.rows),
+            CONFIGURATIONS[configurations],
         )
         turn = run % len(asked.systems)
         for system in (*asked.systems[turn:], *asked.systems[:turn]):
@@ -107,7 +119,7 @@ def _measure(
             prepared()
             wall = time.perf_counter() - started
             scores, steps = READERS[system](own)
-            told = Measured(system, length, len(scores), wall, scores, steps, work.real)
+            told = Measured(system, length, len(scores), wall, scores, steps, work.real, asked.rows)
             print(
                 f"run {run + 1}, {length} s: {system}: {told.trials} trials in {wall:.1f} s",
                 file=sys.stderr,
@@ -242,17 +254,17 @@ def _table(measured: Sequence[Measured]) -> Iterator[str]:
     yield ""
     yield "| trial | system | runs | trials | steps, s | wall, s | trials/h | tabiflow's | wanted |"
     yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
-    groups: dict[tuple[int, str], list[Measured]] = defaultdict(list)
+    systems: dict[tuple[tuple[int, float], str], list[Measured]] = defaultdict(list)
     for each in measured:
-        groups[each.length, each.system].append(each)
-    for (length, system), runs in sorted(groups.items(), key=lambda pair: _place(*pair[0])):
-        ours = groups.get((length, "tabiflow"))
+        systems[each.group, each.system].append(each)
+    for (group, system), runs in sorted(systems.items(), key=lambda pair: _place(*pair[0])):
+        ours = systems.get((group, "tabiflow"))
         walls, rates = [each.wall for each in runs], [each.per_hour for each in runs]
         steps = [each.steps for each in runs if each.steps is not None]
-        wanted = dict(zip(SYSTEMS, WANTED[length], strict=False)).get(system)
+        wanted = dict(zip(SYSTEMS, WANTED[group[0]], strict=False)).get(system)
         ratio = median(each.per_hour for each in ours) / median(rates) if ours else None
         cells = (
-            *(f"{length} s", system, str(len(runs)), str(runs[0].trials)),
+            *(_trial(group), system, str(len(runs)), str(runs[0].trials)),
             f"{median(steps):.1f}" if steps else "–",
             *(_spread(walls, ".0f"), _spread(rates, ".0f")),
             f"{ratio:.2f} x" if ratio and system != "tabiflow" else "",
@@ -265,8 +277,13 @@ def _table(measured: Sequence[Measured]) -> Iterator[str]:
     yield f"Real rows of: {', '.join(real) or 'none, all are stand-ins'}."
 
 
-def _place(length: int, system: str) -> tuple[int, int]:
-    return length, [*SYSTEMS].index(system)
+def _place(group: tuple[int, float], system: str) -> tuple[tuple[int, float], int]:
+    return group, [*SYSTEMS].index(system)
+
+
+def _trial(group: tuple[int, float]) -> str:
+    length, rows = group
+    return f"{length} s" if rows == 1 else f"{length} s, rows x {rows:g}"
 
 
 def _spread(values: Sequence[float], form: str) -> str:
@@ -275,19 +292,19 @@ def _spread(values: Sequence[float], form: str) -> str:
 
 def _agreement(measured: Sequence[Measured]) -> Iterator[str]:
     """Scores of the same configuration side by side, over all systems and runs."""
-    scores: dict[tuple[int, str], list[float]] = defaultdict(list)
+    scores: dict[tuple[tuple[int, float], str], list[float]] = defaultdict(list)
     for each in measured:
         for key, score in each.scores.items():
-            scores[each.length, key].append(score)
+            scores[each.group, key].append(score)
     apart = {key: max(found) - min(found) for key, found in scores.items()}
     within = sum(each <= TOLERANCE for each in apart.values())
     yield f"{within} of {len(apart)} configurations score the same within {TOLERANCE:g}"
-    yield f"(0 to 100); the farthest apart are {max(apart.values()):.2g}."
+    yield f"(0 to 100); the farthest apart are {max(apart.values()):.3g}."
     yield ""
     yield "| data set, rate, decay, batch | lowest | highest |"
     yield "| --- | --- | --- |"
-    for (length, key), found in sorted(scores.items()):
-        yield f"| {length} s: {key} | {min(found):.6f} | {max(found):.6f} |"
+    for (group, key), found in sorted(scores.items()):
+        yield f"| {_trial(group)}: {key} | {min(found):.6f} | {max(found):.6f} |"
     yield ""
 
 

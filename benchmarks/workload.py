@@ -67,11 +67,17 @@ FACTS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def slices(seconds: int) -> tuple[Slice, ...]:
-    if seconds == 5:
-        return SLICES
-    usual, train = SLICES[0], LONGER[seconds]
-    return (replace(usual, train=train, validation=train * usual.validation // usual.train),)
+def slices(seconds: int, times: float = 1.0) -> tuple[Slice, ...]:
+    """Data sets for trials of so many seconds, with `times` the usual rows."""
+    chosen = SLICES
+    if seconds != 5:
+        usual, train = SLICES[0], LONGER[seconds]
+        rows = train * usual.validation // usual.train
+        chosen = (replace(usual, train=train, validation=rows),)
+    return tuple(
+        replace(each, train=round(each.train * times), validation=round(each.validation * times))
+        for each in chosen
+    )
 
 
 @dataclass(frozen=True)
