@@ -43,6 +43,8 @@ WANTED = {5: (5.0, 3.0), 30: (3.0, 1.5), 120: (2.0, 1.1)}
 """Times the trials an hour of a process a trial, and of plain Ray Tune."""
 TOLERANCE = 1e-4
 Scores = dict[str, float]
+Group = tuple[int, float]
+"""Trials whose work is the same: their nominal seconds, and the factor on the slices' rows."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +60,10 @@ class Measured:
     """Median seconds of training steps in a trial, where the system tells."""
     real: Sequence[str] = ()
     rows: float = 1.0
-    """Times the slices' rows."""
+    """Factor on the slices' rows."""
 
     @property
-    def group(self) -> tuple[int, float]:
-        """Trials that have their work in common."""
+    def group(self) -> Group:
         return self.length, self.rows
 
     @property
@@ -94,9 +95,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--configurations", type=int, choices=CONFIGURATIONS)
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=[*SYSTEMS])
     parser.add_argument("--append", action="store_true", help="Keep earlier measurements.")
-    parser.add_argument(
-        "--rows", type=float, default=1.0, help="Times the rows: a quicker machine computes more."
-    )
+    parser.add_argument("--rows", type=float, default=1.0, help="Factor on the slices' rows.")
     parser.add_argument("--results", type=Path, default=HERE / "results")
     return parser.parse_args()
 
@@ -254,7 +253,7 @@ def _table(measured: Sequence[Measured]) -> Iterator[str]:
     yield ""
     yield "| trial | system | runs | trials | steps, s | wall, s | trials/h | tabiflow's | wanted |"
     yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
-    systems: dict[tuple[tuple[int, float], str], list[Measured]] = defaultdict(list)
+    systems: dict[tuple[Group, str], list[Measured]] = defaultdict(list)
     for each in measured:
         systems[each.group, each.system].append(each)
     for (group, system), runs in sorted(systems.items(), key=lambda pair: _place(*pair[0])):
@@ -277,11 +276,11 @@ def _table(measured: Sequence[Measured]) -> Iterator[str]:
     yield f"Real rows of: {', '.join(real) or 'none, all are stand-ins'}."
 
 
-def _place(group: tuple[int, float], system: str) -> tuple[tuple[int, float], int]:
+def _place(group: Group, system: str) -> tuple[Group, int]:
     return group, [*SYSTEMS].index(system)
 
 
-def _trial(group: tuple[int, float]) -> str:
+def _trial(group: Group) -> str:
     length, rows = group
     return f"{length} s" if rows == 1 else f"{length} s, rows x {rows:g}"
 
@@ -292,7 +291,7 @@ def _spread(values: Sequence[float], form: str) -> str:
 
 def _agreement(measured: Sequence[Measured]) -> Iterator[str]:
     """Scores of the same configuration side by side, over all systems and runs."""
-    scores: dict[tuple[tuple[int, float], str], list[float]] = defaultdict(list)
+    scores: dict[tuple[Group, str], list[float]] = defaultdict(list)
     for each in measured:
         for key, score in each.scores.items():
             scores[each.group, key].append(score)

@@ -67,15 +67,15 @@ FACTS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def slices(seconds: int, times: float = 1.0) -> tuple[Slice, ...]:
-    """Data sets for trials of so many seconds, with `times` the usual rows."""
+def slices(seconds: int, factor: float = 1.0) -> tuple[Slice, ...]:
+    """What trials train on; `factor` on the rows keeps them as long on a quicker machine."""
     chosen = SLICES
     if seconds != 5:
         usual, train = SLICES[0], LONGER[seconds]
         rows = train * usual.validation // usual.train
         chosen = (replace(usual, train=train, validation=rows),)
     return tuple(
-        replace(each, train=round(each.train * times), validation=round(each.validation * times))
+        replace(each, train=round(each.train * factor), validation=round(each.validation * factor))
         for each in chosen
     )
 
