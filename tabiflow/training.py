@@ -33,6 +33,7 @@ from tabiflow.errors import DataError, Diverged
 from tabiflow.protocol import Params, Protocol, planned_steps, rate_factor, torch_weight_decay
 from tabiflow.tasks import Scores, Task
 from tabiflow.trial import Epoch
+from tabiflow.unpadded import is_unpadded
 
 State = dict[str, Any]
 Metrics = Callable[[Scores], Mapping[str, float]]
@@ -155,7 +156,8 @@ class Training:
             raise DataError("no rows are left to train on or to validate with")
         self.costs = self.task.cost(material.train)
         spare = PASS_FLOPS[recipe.device.type] / (6 * _arithmetic(model))
-        self.price = PASS_TOKENS + spare
+        self.unpadded = is_unpadded(model)
+        self.price = math.inf if self.unpadded else PASS_TOKENS + spare
         self.optimizer = _optimizer(model, recipe)
         self.epoch, self.step = 0, 0
         self.computed = 0
@@ -351,8 +353,8 @@ class Training:
     def _forward(self, encoded: Encoded, rows: np.ndarray) -> tuple[Tensor, Tensor]:
         collated = self.task.collate(encoded, rows)
         # A pair of texts is padded to one length each, which no sum over rows would tell.
-        ids = (tensor for name, tensor in collated.items() if name.endswith("input_ids"))
-        self.computed += sum(each.numel() for each in ids)
+        masks = (tensor for name, tensor in collated.items() if name.endswith("attention_mask"))
+        self.computed += sum(int(each.sum()) if self.unpadded else each.numel() for each in masks)
         batch = {
             name: tensor.to(self.recipe.device, non_blocking=True)
             for name, tensor in collated.items()

@@ -77,8 +77,9 @@ def test_so_it_has_with_the_kernels_that_torch_builds(kind, folder):
 
 
 def test_a_compiled_trial_scores_the_same_and_compiling_counts_as_its_start(tmp_path, captured):
-    plain, _ = finish(samples.job(tmp_path, epochs=1))
-    epochs, result = finish(samples.job(tmp_path, epochs=1, compile="cuda_graphs"))
+    how = {"epochs": 1, "dropout": 0.0}
+    plain, _ = finish(samples.job(tmp_path, **how))
+    epochs, result = finish(samples.job(tmp_path, **how, compile="cuda_graphs"))
     assert epochs[0].loss == pytest.approx(plain[0].loss, rel=1e-5)
     facts = result.facts
     assert facts["compiled"] == "default"  # a CPU has no CUDA graphs

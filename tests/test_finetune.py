@@ -60,7 +60,7 @@ def test_every_kind_of_task_trains_and_learns(kind, folder):
 def test_facts_say_what_computed_the_trial_and_on_what(folder):
     _, result = finish(replace(samples.job(folder, epochs=1), cpus=1.5))
     facts = result.facts
-    expected = {"device": "cpu", "threads": 1, "precision": "fp32", "attention": "sdpa"}
+    expected = {"device": "cpu", "threads": 1, "precision": "fp32", "attention": "sdpa_unpadded"}
     assert expected.items() <= facts.items()
     assert (facts["train_rows"], facts["validation_rows"], facts["trained_epochs"]) == (40, 24, 1)
     assert facts["max_length_text"] % 8 == 0

@@ -34,6 +34,7 @@ from tabiflow.runners.metrics import Additional
 from tabiflow.tasks import TASKS
 from tabiflow.training import Kept, Material, Recipe, Training
 from tabiflow.trial import Epoch, Opening, Result, canonical
+from tabiflow.unpadded import unpad
 
 Facts = dict[str, str | int | float]
 SAME = ("data_train", "data_validation", "tokenizer", "model_commit")
@@ -236,6 +237,9 @@ def _model(job: Job, splits: Splits, recipe: Recipe) -> torch.nn.Module:
             f"`{job.model.name}` cannot be loaded: {one_line(error)}", where=source
         ) from error
     _must_embed(model, splits)
+    # On a GPU many short rows are better computed at once; a compiler would meet new lengths ever.
+    if recipe.device.type == "cpu" and recipe.compiled is None:
+        unpad(model)
     return model
 
 

@@ -1,0 +1,148 @@
+"""Encoders that compute a batch's real tokens alone, its rows one behind the other as one long row.
+
+All but attention treats tokens apart, so only attention must know where rows end. Knows
+architectures, neither tasks nor training.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module, ModuleList
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import MODEL_MAPPING, AttentionInterface, PreTrainedModel
+
+ATTENTION = "sdpa_unpadded"
+"""What transformers and a run's tag `attention` call it."""
+
+
+def _from_zero(ids: Tensor, padding: int) -> Tensor:
+    return torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+
+
+def _behind_padding(ids: Tensor, padding: int) -> Tensor:
+    """As fairseq counts: from behind the padding id on, which itself has no place of its own."""
+    counted = ids.ne(padding).long()
+    return counted.cumsum(dim=1) * counted + padding
+
+
+POSITIONS: dict[str, Callable[[Tensor, int], Tensor]] = {
+    "bert": _from_zero,
+    "camembert": _behind_padding,
+    "electra": _from_zero,
+    "modernbert": _from_zero,
+    "roberta": _behind_padding,
+    "xlm-roberta": _behind_padding,
+}
+"""Model types that can be computed so, and how each counts the positions of padded ids."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Where a batch's real tokens are."""
+
+    shape: torch.Size
+    """[rows, longest]"""
+    places: Tensor
+    """[tokens], in the padded batch laid flat."""
+    lengths: list[int]
+
+    @classmethod
+    def of(cls, mask: Tensor) -> "Rows":
+        return cls(mask.shape, mask.flatten().nonzero().squeeze(1), mask.sum(dim=1).tolist())
+
+    def behind(self, padded: Tensor) -> Tensor:
+        """[rows, longest] -> [1, tokens]"""
+        return padded.flatten()[self.places][None]
+
+    def padded(self, states: Tensor) -> Tensor:
+        """[1, tokens, width] -> [rows, longest, width], zero where there is no token."""
+        width = states.shape[-1]
+        flat = states.new_zeros(self.shape.numel(), width).index_copy(0, self.places, states[0])
+        return flat.view(*self.shape, width)
+
+
+def unpad(model: Module) -> bool:
+    """Makes the encoder compute real tokens alone, for good, where its architecture allows it;
+    says whether. What the model takes and gives is as before, but for hidden states of padding,
+    which are what its layers' end makes of zeros."""
+    encoder = _encoder(model)
+    config = encoder.config
+    able = type(encoder) is MODEL_MAPPING.get(type(config), None)
+    if not able or config.model_type not in POSITIONS or config._attn_implementation != "sdpa":
+        return False
+    AttentionInterface.register(ATTENTION, _attention)
+    encoder.set_attn_implementation(ATTENTION)
+    encoder.register_forward_pre_hook(_without_padding, with_kwargs=True)
+    _layers(encoder)[-1].register_forward_hook(_with_padding, with_kwargs=True)
+    return True
+
+
+def is_unpadded(model: Module) -> bool:
+    found = next((each for each in model.modules() if isinstance(each, PreTrainedModel)), None)
+    return found is not None and found.base_model.config._attn_implementation == ATTENTION
+
+
+def _encoder(model: Module) -> PreTrainedModel:
+    return next(each for each in model.modules() if isinstance(each, PreTrainedModel)).base_model
+
+
+def _layers(encoder: PreTrainedModel) -> ModuleList:
+    wanted = encoder.config.num_hidden_layers
+    lists = (each for each in encoder.modules() if isinstance(each, ModuleList))
+    return next(each for each in lists if len(each) == wanted)
+
+
+def _without_padding(
+    encoder: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[()], dict[str, Any]]:
+    """The same call over one long row. `rows` reaches layers and attention as an argument that
+    encoders pass on."""
+    told = signature(encoder.forward).bind_partial(*args).arguments | kwargs
+    ids, rows = told["input_ids"], Rows.of(told.pop("attention_mask"))
+    positions = POSITIONS[encoder.config.model_type](ids, encoder.config.pad_token_id)
+    by_token = {**told, "input_ids": ids, "position_ids": positions}
+    names = ("input_ids", "token_type_ids", "position_ids")
+    found = {name: rows.behind(by_token[name]) for name in names if by_token.get(name) is not None}
+    return (), {**told, **found, "rows": rows}
+
+
+def _with_padding(
+    layer: Module, args: tuple[Any, ...], kwargs: dict[str, Any], states: Tensor
+) -> Tensor:
+    rows: Rows = kwargs["rows"]
+    return rows.padded(states)
+
+
+def _attention(
+    module: Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: None,
+    *,
+    rows: Rows,
+    scaling: float,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """Each row by itself: [1, heads, tokens, width] each -> [1, tokens, heads, width]."""
+    parts = (torch.split(states, rows.lengths, dim=2) for states in (query, key, value))
+    found = [
+        scaled_dot_product_attention(q, k, v, _window(q, sliding_window), dropout, scale=scaling)
+        for q, k, v in zip(*parts, strict=True)
+    ]
+    return torch.cat([each.transpose(1, 2) for each in found], dim=1), None
+
+
+def _window(states: Tensor, size: int | None) -> Tensor | None:
+    """Which tokens see each other, fewer than `size` apart; None where all of a row do."""
+    tokens = states.shape[2]
+    if size is None or tokens <= size:
+        return None
+    place = torch.arange(tokens, device=states.device)
+    return (place[:, None] - place).abs() < size
