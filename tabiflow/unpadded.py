@@ -70,9 +70,7 @@ def unpad(model: Module) -> bool:
     says whether. What the model takes and gives is as before, but for hidden states of padding,
     which are what its layers' end makes of zeros."""
     encoder = _encoder(model)
-    config = encoder.config
-    able = type(encoder) is MODEL_MAPPING.get(type(config), None)
-    if not able or config.model_type not in POSITIONS or config._attn_implementation != "sdpa":
+    if encoder is None or not _is_known(encoder):
         return False
     AttentionInterface.register(ATTENTION, _attention)
     encoder.set_attn_implementation(ATTENTION)
@@ -82,12 +80,22 @@ def unpad(model: Module) -> bool:
 
 
 def is_unpadded(model: Module) -> bool:
-    found = next((each for each in model.modules() if isinstance(each, PreTrainedModel)), None)
-    return found is not None and found.base_model.config._attn_implementation == ATTENTION
+    encoder = _encoder(model)
+    return encoder is not None and encoder.config._attn_implementation == ATTENTION
 
 
-def _encoder(model: Module) -> PreTrainedModel:
-    return next(each for each in model.modules() if isinstance(each, PreTrainedModel)).base_model
+def _encoder(model: Module) -> PreTrainedModel | None:
+    found = (each for each in model.modules() if isinstance(each, PreTrainedModel))
+    return next((each.base_model for each in found), None)
+
+
+def _is_known(encoder: PreTrainedModel) -> bool:
+    """The library's own code, not a repository's of the same name, and no decoder: those tokens
+    see only what is before them."""
+    config = encoder.config
+    own = type(encoder) is MODEL_MAPPING.get(type(config), None)
+    encodes = config.model_type in POSITIONS and not getattr(config, "is_decoder", False)
+    return own and encodes and config._attn_implementation == "sdpa"
 
 
 def _layers(encoder: PreTrainedModel) -> ModuleList:

@@ -115,14 +115,25 @@ def test_layers_see_real_tokens_alone(kind):
     assert set(seen) == {(1, sum(LENGTHS))}
 
 
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-def test_what_is_not_known_to_work_is_left_as_it_is(attention):
-    distil = DistilBertConfig(vocab_size=50, dim=32, n_heads=2, n_layers=2, hidden_dim=32)
-    config = distil if attention == "sdpa" else CONFIGS["bert"]
-    net = AutoModel.from_config(config, attn_implementation=attention)
+DISTIL = DistilBertConfig(vocab_size=50, dim=32, n_heads=2, n_layers=2, hidden_dim=32)
+DECODER = BertConfig(**SMALL, is_decoder=True)
+
+
+@pytest.mark.parametrize(
+    ("config", "attention"),
+    [(DISTIL, "sdpa"), (DECODER, "sdpa"), (CONFIGS["bert"], "eager")],
+    ids=["unknown", "decoder", "eager"],
+)
+def test_what_is_not_known_to_work_is_left_as_it_is(config, attention):
+    net = AutoModel.from_config(copy.deepcopy(config), attn_implementation=attention)
     assert not unpad(net) and not is_unpadded(net)
     assert net.config._attn_implementation == attention
     assert not any(each._forward_pre_hooks or each._forward_hooks for each in net.modules())
+
+
+def test_a_model_of_no_library_is_left_as_it_is():
+    net = torch.nn.Linear(2, 2)
+    assert not unpad(net) and not is_unpadded(net)
 
 
 @pytest.mark.parametrize("architecture", ["still", "modernbert"])
