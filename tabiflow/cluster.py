@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from ray._private.node import Node
 from ruamel.yaml import YAML
 
 from tabiflow.errors import UserError
@@ -20,6 +21,9 @@ log = logging.getLogger(__name__)
 STARTS = 3
 OBJECT_STORE = 200 * 1024**2
 """Bytes. Reports are small: Ray's default would take a third of the memory from the trials."""
+UNASKED = ("start_api_server", "start_monitor", "start_log_monitor")
+"""What a Ray of one command has no use for: it has no dashboard, no nodes to add and shows no
+worker's log. Each is a process that imports Ray beside us, and the first is waited for."""
 NEWS = 1.0
 """Seconds between two looks at the nodes."""
 
@@ -60,12 +64,27 @@ def _start(**settings: Any) -> None:
     """Ray gives itself 30 seconds, which a busy machine may exceed."""
     for left in reversed(range(STARTS)):
         try:
-            ray.init(**settings)
+            with _nothing_unasked():
+                ray.init(**settings)
             return
         except Exception as error:  # Ray 2.60 raises nothing narrower.
             if not left:
                 raise UserError(f"Ray does not start: {error}", hint="try again later") from error
             log.warning("Ray did not start in time; once more")
+
+
+@contextmanager
+def _nothing_unasked() -> Iterator[None]:
+    """`ray.init` has no settings for it. The monitor would cost the end a second as well: it
+    reports its end to a server that is gone, until it is killed."""
+    before = {name: getattr(Node, name) for name in UNASKED}
+    for name in UNASKED:
+        setattr(Node, name, lambda node, **settings: None)
+    try:
+        yield
+    finally:
+        for name, start in before.items():
+            setattr(Node, name, start)
 
 
 def _address() -> str | None:

@@ -20,6 +20,7 @@ from typing import Any
 from ray import tune
 from ray.air.execution._internal import RayActorManager
 from ray.exceptions import RayError
+from ray.tune.execution import class_cache
 from ray.tune.schedulers import TrialScheduler
 
 from tabiflow import assignments
@@ -177,7 +178,7 @@ def _scheduler(
 
 
 def _fit(searcher: PlanSearcher, scheduler: TrialScheduler, driver: Driver) -> None:
-    with _quiet(), _patient(), tempfile.TemporaryDirectory(prefix="tabiflow-") as folder:
+    with _quiet(), _patient(), _plain(), tempfile.TemporaryDirectory(prefix="tabiflow-") as folder:
         tuner = tune.Tuner(
             Worker,
             tune_config=tune.TuneConfig(
@@ -244,6 +245,18 @@ def _patient() -> Iterator[None]:
         yield
     finally:
         RayActorManager.next = look
+
+
+@contextmanager
+def _plain() -> Iterator[None]:
+    """Tune would give its actors a variable for PyTorch Lightning, and with it processes of their
+    own: started late, Ray imported twice, beside those that Ray has started already."""
+    before = class_cache.DEFAULT_ENV_VARS
+    class_cache.DEFAULT_ENV_VARS = {}
+    try:
+        yield
+    finally:
+        class_cache.DEFAULT_ENV_VARS = before
 
 
 @contextmanager

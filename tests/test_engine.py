@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
+from ray.tune.execution.class_cache import _ActorClassCache
 from studies import dataset, known, outcome, planned
 
 from tabiflow import engine
@@ -129,6 +131,17 @@ def test_a_sweep_runs_every_trial_once_and_again_none(tmp_path: Path) -> None:
     assert len(recorder.started) == len(set(recorder.started)) == 6
     assert all(len(curve) == 10 for curve in recorder.epochs.values())
     assert _run(_plan(tmp_path, recorder, search=_grid(cells=2)), recorder) == Summary()
+
+
+def test_trials_run_in_the_processes_that_ray_has_started_already() -> None:
+    class Actor:
+        def environment(self) -> dict[str, Any]:
+            return dict(ray.get_runtime_context().runtime_env)
+
+    with engine._plain():
+        actor = _ActorClassCache().get(Actor).remote()
+
+    assert ray.get(actor.environment.remote()) == {}
 
 
 def test_a_wider_space_runs_only_the_new_trials(tmp_path: Path) -> None:
