@@ -77,8 +77,8 @@ def _start(**settings: Any) -> None:
 def _nothing_unasked() -> Iterator[None]:
     """`ray.init` has no settings for it. The monitor would cost the end a second as well: it
     reports its end to a server that is gone, until it is killed."""
-    before = {name: getattr(Node, name) for name in UNASKED}
-    for name in UNASKED:
+    before = {name: getattr(Node, name) for name in UNASKED if hasattr(Node, name)}
+    for name in before:
         setattr(Node, name, lambda node, **settings: None)
     try:
         yield
