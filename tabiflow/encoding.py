@@ -25,7 +25,7 @@ from tabiflow.trial import canonical
 __all__ = ["Encoded", "Ragged", "TextEncoder", "cached", "max_length", "pad", "text_encoder"]
 
 _UNLIMITED = 1_000_000
-_OFFSET_POSITIONS = frozenset(
+OFFSET_POSITIONS = frozenset(
     {
         "camembert",
         "data2vec-text",
@@ -138,7 +138,7 @@ def _limit(model: Model, source: str, tokenizer: PreTrainedTokenizerBase) -> int
     with _explained(model, "configuration", source):
         config = AutoConfig.from_pretrained(source, trust_remote_code=model.trust_remote_code)
     positions = getattr(config, "max_position_embeddings", None)
-    if positions and config.model_type in _OFFSET_POSITIONS:
+    if positions and config.model_type in OFFSET_POSITIONS:
         positions -= (config.pad_token_id or 0) + 1
     # A tokenizer that knows no limit says 10^30.
     known = [model.context, positions, min(tokenizer.model_max_length, _UNLIMITED)]

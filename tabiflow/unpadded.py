@@ -4,7 +4,6 @@ All but attention treats tokens apart, so only attention must know where rows en
 architectures, neither tasks nor training.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any
@@ -13,31 +12,14 @@ import torch
 from torch import Tensor
 from torch.nn import Module, ModuleList
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import MODEL_MAPPING, AttentionInterface, PreTrainedModel
+from transformers import MODEL_MAPPING, AttentionInterface, PreTrainedConfig, PreTrainedModel
+
+from tabiflow.encoding import OFFSET_POSITIONS
 
 ATTENTION = "sdpa_unpadded"
 """What transformers and a run's tag `attention` call it."""
-
-
-def _from_zero(ids: Tensor, padding: int) -> Tensor:
-    return torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-
-
-def _behind_padding(ids: Tensor, padding: int) -> Tensor:
-    """As fairseq counts: from behind the padding id on, which itself has no place of its own."""
-    counted = ids.ne(padding).long()
-    return counted.cumsum(dim=1) * counted + padding
-
-
-POSITIONS: dict[str, Callable[[Tensor, int], Tensor]] = {
-    "bert": _from_zero,
-    "camembert": _behind_padding,
-    "electra": _from_zero,
-    "modernbert": _from_zero,
-    "roberta": _behind_padding,
-    "xlm-roberta": _behind_padding,
-}
-"""Model types that can be computed so, and how each counts the positions of padded ids."""
+KNOWN = frozenset({"bert", "camembert", "electra", "modernbert", "roberta", "xlm-roberta"})
+"""Model types that were compared with what they compute of padded rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +76,7 @@ def _is_known(encoder: PreTrainedModel) -> bool:
     see only what is before them."""
     config = encoder.config
     own = type(encoder) is MODEL_MAPPING.get(type(config), None)
-    encodes = config.model_type in POSITIONS and not getattr(config, "is_decoder", False)
+    encodes = config.model_type in KNOWN and not getattr(config, "is_decoder", False)
     return own and encodes and config._attn_implementation == "sdpa"
 
 
@@ -111,11 +93,20 @@ def _without_padding(
     encoders pass on."""
     told = signature(encoder.forward).bind_partial(*args).arguments | kwargs
     ids, rows = told["input_ids"], Rows.of(told.pop("attention_mask"))
-    positions = POSITIONS[encoder.config.model_type](ids, encoder.config.pad_token_id)
-    by_token = {**told, "input_ids": ids, "position_ids": positions}
+    by_token = {**told, "position_ids": _positions(ids, encoder.config)}
     names = ("input_ids", "token_type_ids", "position_ids")
     found = {name: rows.behind(by_token[name]) for name in names if by_token.get(name) is not None}
     return (), {**told, **found, "rows": rows}
+
+
+def _positions(ids: Tensor, config: PreTrainedConfig) -> Tensor:
+    """What each token's position is in its own, padded row."""
+    if config.model_type not in OFFSET_POSITIONS:
+        return torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+    # The padding id has no place of its own, wherever it stands.
+    padding: int = config.pad_token_id
+    counted = ids.ne(padding).long()
+    return counted.cumsum(dim=1) * counted + padding
 
 
 def _with_padding(

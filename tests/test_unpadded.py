@@ -21,7 +21,7 @@ from transformers import (
 
 from tabiflow.tasks.sequences import run
 from tabiflow.training import Training
-from tabiflow.unpadded import POSITIONS, is_unpadded, unpad
+from tabiflow.unpadded import KNOWN, is_unpadded, unpad
 from tests.samples import material
 from tests.test_training import Widened, finish, folders, load, recipe, same, weights
 
@@ -80,7 +80,7 @@ def outputs(net: torch.nn.Module, given: dict[str, torch.Tensor]) -> list[torch.
 
 
 @pytest.mark.parametrize("head", HEADS)
-@pytest.mark.parametrize("kind", POSITIONS)
+@pytest.mark.parametrize("kind", sorted(KNOWN))
 def test_outputs_and_gradients_are_those_of_padded_rows(kind, head):
     found = []
     for net in (model(kind, head), model(kind, head)):
@@ -104,7 +104,7 @@ def test_token_types_go_with_their_tokens():
         assert torch.allclose(one, other, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("kind", POSITIONS)
+@pytest.mark.parametrize("kind", sorted(KNOWN))
 def test_layers_see_real_tokens_alone(kind):
     net, seen = model(kind), []
     unpad(net)

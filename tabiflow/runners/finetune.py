@@ -237,7 +237,7 @@ def _model(job: Job, splits: Splits, recipe: Recipe) -> torch.nn.Module:
             f"`{job.model.name}` cannot be loaded: {one_line(error)}", where=source
         ) from error
     _must_embed(model, splits)
-    # On a GPU many short rows are better computed at once; a compiler would meet new lengths ever.
+    # Nobody has measured it on a GPU; a compiler would meet new lengths in every batch.
     if recipe.device.type == "cpu" and recipe.compiled is None:
         unpad(model)
     return model
