@@ -1,10 +1,11 @@
 """Encoders that compute a batch's real tokens alone, its rows one behind the other as one long row.
 
-All but attention treats tokens apart, so only attention must know where rows end. Knows
+All but attention treats tokens apart, so only attention must know where rows end. Where a head
+looks at rows' first tokens alone, so does the last layer once it has attended. Knows
 architectures, neither tasks nor training.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any
 
@@ -12,7 +13,13 @@ import torch
 from torch import Tensor
 from torch.nn import Module, ModuleList
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import MODEL_MAPPING, AttentionInterface, PreTrainedConfig, PreTrainedModel
+from transformers import (
+    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
+    MODEL_MAPPING,
+    AttentionInterface,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 
 from tabiflow.encoding import OFFSET_POSITIONS
 
@@ -20,6 +27,9 @@ ATTENTION = "sdpa_unpadded"
 """What transformers and a run's tag `attention` call it."""
 KNOWN = frozenset({"bert", "camembert", "electra", "modernbert", "roberta", "xlm-roberta"})
 """Model types that were compared with what they compute of padded rows."""
+FIRST = KNOWN - {"modernbert"}
+"""Those of them whose classifiers look at rows' first tokens alone, and whose layers are done with
+the others once they have attended: ModernBERT's add up whole rows after that."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,33 +41,46 @@ class Rows:
     places: Tensor
     """[tokens], in the padded batch laid flat."""
     lengths: list[int]
+    asked: int | None = None
+    """1 where rows' first tokens alone are looked at, None where all are."""
 
     @classmethod
     def of(cls, mask: Tensor) -> "Rows":
         return cls(mask.shape, mask.flatten().nonzero().squeeze(1), mask.sum(dim=1).tolist())
+
+    @property
+    def firsts(self) -> Tensor:
+        """[rows], where each begins in the long row."""
+        lengths = torch.tensor(self.lengths, device=self.places.device)
+        return lengths.cumsum(dim=0) - lengths
 
     def behind(self, padded: Tensor) -> Tensor:
         """[rows, longest] -> [1, tokens]"""
         return padded.flatten()[self.places][None]
 
     def padded(self, states: Tensor) -> Tensor:
-        """[1, tokens, width] -> [rows, longest, width], zero where there is no token."""
+        """[1, tokens looked at, width] -> [rows, longest, width], zero where there is none."""
         width = states.shape[-1]
-        flat = states.new_zeros(self.shape.numel(), width).index_copy(0, self.places, states[0])
+        places = self.places if self.asked is None else self.places[self.firsts]
+        flat = states.new_zeros(self.shape.numel(), width).index_copy(0, places, states[0])
         return flat.view(*self.shape, width)
 
 
 def unpad(model: Module) -> bool:
     """Makes the encoder compute real tokens alone, for good, where its architecture allows it;
-    says whether. What the model takes and gives is as before, but for hidden states of padding,
-    which are what its layers' end makes of zeros."""
+    says whether. What the model takes and gives is as before, but for hidden states that no head
+    looks at, which are what its layers' end makes of zeros."""
     encoder = _encoder(model)
     if encoder is None or not _is_known(encoder):
         return False
     AttentionInterface.register(ATTENTION, _attention)
     encoder.set_attn_implementation(ATTENTION)
     encoder.register_forward_pre_hook(_without_padding, with_kwargs=True)
-    _layers(encoder)[-1].register_forward_hook(_with_padding, with_kwargs=True)
+    last = _layers(encoder)[-1]
+    if _asks_firsts(model, encoder):
+        last.register_forward_pre_hook(_asking_firsts, with_kwargs=True)
+        last.get_submodule("attention").register_forward_hook(_firsts_alone, with_kwargs=True)
+    last.register_forward_hook(_with_padding, with_kwargs=True)
     return True
 
 
@@ -78,6 +101,11 @@ def _is_known(encoder: PreTrainedModel) -> bool:
     own = type(encoder) is MODEL_MAPPING.get(type(config), None)
     encodes = config.model_type in KNOWN and not getattr(config, "is_decoder", False)
     return own and encodes and config._attn_implementation == "sdpa"
+
+
+def _asks_firsts(model: Module, encoder: PreTrainedModel) -> bool:
+    classifier = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING.get(type(encoder.config), None)
+    return type(model) is classifier and encoder.config.model_type in FIRST
 
 
 def _layers(encoder: PreTrainedModel) -> ModuleList:
@@ -109,6 +137,19 @@ def _positions(ids: Tensor, config: PreTrainedConfig) -> Tensor:
     return counted.cumsum(dim=1) * counted + padding
 
 
+def _asking_firsts(
+    layer: Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return args, {**kwargs, "rows": replace(kwargs["rows"], asked=1)}
+
+
+def _firsts_alone(
+    attention: Module, args: tuple[Any, ...], kwargs: dict[str, Any], found: tuple[Tensor, None]
+) -> tuple[Tensor, None]:
+    rows: Rows = kwargs["rows"]
+    return found[0][:, rows.firsts], None
+
+
 def _with_padding(
     layer: Module, args: tuple[Any, ...], kwargs: dict[str, Any], states: Tensor
 ) -> Tensor:
@@ -132,10 +173,15 @@ def _attention(
     """Each row by itself: [1, heads, tokens, width] each -> [1, tokens, heads, width]."""
     parts = (torch.split(states, rows.lengths, dim=2) for states in (query, key, value))
     found = [
-        scaled_dot_product_attention(q, k, v, _window(q, sliding_window), dropout, scale=scaling)
+        scaled_dot_product_attention(
+            q[:, :, : rows.asked], k, v, _window(q, sliding_window), dropout, scale=scaling
+        )
         for q, k, v in zip(*parts, strict=True)
     ]
-    return torch.cat([each.transpose(1, 2) for each in found], dim=1), None
+    states = torch.cat([each.transpose(1, 2) for each in found], dim=1)
+    if rows.asked is not None:
+        states = torch.zeros_like(query.transpose(1, 2)).index_copy(1, rows.firsts, states)
+    return states, None
 
 
 def _window(states: Tensor, size: int | None) -> Tensor | None:

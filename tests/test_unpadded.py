@@ -21,7 +21,7 @@ from transformers import (
 
 from tabiflow.tasks.sequences import run
 from tabiflow.training import Training
-from tabiflow.unpadded import KNOWN, is_unpadded, unpad
+from tabiflow.unpadded import FIRST, KNOWN, is_unpadded, unpad
 from tests.samples import material
 from tests.test_training import Widened, finish, folders, load, recipe, same, weights
 
@@ -113,6 +113,25 @@ def test_layers_see_real_tokens_alone(kind):
         each.register_forward_hook(lambda module, args, states: seen.append(states.shape[:-1]))
     net(**batch())
     assert set(seen) == {(1, sum(LENGTHS))}
+
+
+@pytest.mark.parametrize(
+    ("kind", "head", "last"),
+    [
+        *((kind, "sequence", len(LENGTHS)) for kind in sorted(FIRST)),
+        ("modernbert", "sequence", sum(LENGTHS)),
+        ("bert", "tokens", sum(LENGTHS)),
+        ("bert", "spans", sum(LENGTHS)),
+    ],
+)
+def test_only_a_classifiers_last_layer_computes_first_tokens_alone(kind, head, last):
+    net, seen = model(kind, head), []
+    unpad(net)
+    wide = [each for each in net.modules() if getattr(each, "in_features", 0) == 48]
+    for each in wide:  # the second half of each layer's feed-forward part
+        each.register_forward_hook(lambda module, args, states: seen.append(states.shape[1]))
+    run(net, batch())
+    assert seen == [sum(LENGTHS)] * 2 + [last]
 
 
 DISTIL = DistilBertConfig(vocab_size=50, dim=32, n_heads=2, n_layers=2, hidden_dim=32)
