@@ -41,18 +41,16 @@ class Rows:
     places: Tensor
     """[tokens], in the padded batch laid flat."""
     lengths: list[int]
-    asked: int | None = None
-    """1 where rows' first tokens alone are looked at, None where all are."""
+    firsts: Tensor | None = None
+    """[rows], where each begins in the long row, once only first tokens are looked at."""
 
     @classmethod
     def of(cls, mask: Tensor) -> "Rows":
         return cls(mask.shape, mask.flatten().nonzero().squeeze(1), mask.sum(dim=1).tolist())
 
-    @property
-    def firsts(self) -> Tensor:
-        """[rows], where each begins in the long row."""
+    def first_tokens(self) -> "Rows":
         lengths = torch.tensor(self.lengths, device=self.places.device)
-        return lengths.cumsum(dim=0) - lengths
+        return replace(self, firsts=lengths.cumsum(dim=0) - lengths)
 
     def behind(self, padded: Tensor) -> Tensor:
         """[rows, longest] -> [1, tokens]"""
@@ -61,7 +59,7 @@ class Rows:
     def padded(self, states: Tensor) -> Tensor:
         """[1, tokens looked at, width] -> [rows, longest, width], zero where there is none."""
         width = states.shape[-1]
-        places = self.places if self.asked is None else self.places[self.firsts]
+        places = self.places if self.firsts is None else self.places[self.firsts]
         flat = states.new_zeros(self.shape.numel(), width).index_copy(0, places, states[0])
         return flat.view(*self.shape, width)
 
@@ -77,9 +75,9 @@ def unpad(model: Module) -> bool:
     encoder.set_attn_implementation(ATTENTION)
     encoder.register_forward_pre_hook(_without_padding, with_kwargs=True)
     last = _layers(encoder)[-1]
-    if _asks_firsts(model, encoder):
-        last.register_forward_pre_hook(_asking_firsts, with_kwargs=True)
-        last.get_submodule("attention").register_forward_hook(_firsts_alone, with_kwargs=True)
+    if _looks_at_firsts(model, encoder):
+        last.register_forward_pre_hook(_with_first_tokens, with_kwargs=True)
+        last.get_submodule("attention").register_forward_hook(_first_states, with_kwargs=True)
     last.register_forward_hook(_with_padding, with_kwargs=True)
     return True
 
@@ -103,7 +101,8 @@ def _is_known(encoder: PreTrainedModel) -> bool:
     return own and encodes and config._attn_implementation == "sdpa"
 
 
-def _asks_firsts(model: Module, encoder: PreTrainedModel) -> bool:
+def _looks_at_firsts(model: Module, encoder: PreTrainedModel) -> bool:
+    """The library's own classifier alone: another's head may look at more."""
     classifier = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING.get(type(encoder.config), None)
     return type(model) is classifier and encoder.config.model_type in FIRST
 
@@ -137,13 +136,14 @@ def _positions(ids: Tensor, config: PreTrainedConfig) -> Tensor:
     return counted.cumsum(dim=1) * counted + padding
 
 
-def _asking_firsts(
+def _with_first_tokens(
     layer: Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return args, {**kwargs, "rows": replace(kwargs["rows"], asked=1)}
+    rows: Rows = kwargs["rows"]
+    return args, {**kwargs, "rows": rows.first_tokens()}
 
 
-def _firsts_alone(
+def _first_states(
     attention: Module, args: tuple[Any, ...], kwargs: dict[str, Any], found: tuple[Tensor, None]
 ) -> tuple[Tensor, None]:
     rows: Rows = kwargs["rows"]
@@ -170,16 +170,18 @@ def _attention(
     sliding_window: int | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Each row by itself: [1, heads, tokens, width] each -> [1, tokens, heads, width]."""
+    """Each row by itself: [1, heads, tokens, width] each -> [1, tokens, heads, width], zero for
+    tokens that are not looked at."""
+    asking = None if rows.firsts is None else 1
     parts = (torch.split(states, rows.lengths, dim=2) for states in (query, key, value))
     found = [
         scaled_dot_product_attention(
-            q[:, :, : rows.asked], k, v, _window(q, sliding_window), dropout, scale=scaling
+            q[:, :, :asking], k, v, _window(q, sliding_window), dropout, scale=scaling
         )
         for q, k, v in zip(*parts, strict=True)
     ]
     states = torch.cat([each.transpose(1, 2) for each in found], dim=1)
-    if rows.asked is not None:
+    if rows.firsts is not None:
         states = torch.zeros_like(query.transpose(1, 2)).index_copy(1, rows.firsts, states)
     return states, None
 

@@ -11,6 +11,7 @@ from transformers import (
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
     BertConfig,
+    BertForSequenceClassification,
     CamembertConfig,
     DistilBertConfig,
     ElectraConfig,
@@ -125,13 +126,26 @@ def test_layers_see_real_tokens_alone(kind):
     ],
 )
 def test_only_a_classifiers_last_layer_computes_first_tokens_alone(kind, head, last):
-    net, seen = model(kind, head), []
-    unpad(net)
+    assert computed(model(kind, head)) == [sum(LENGTHS)] * 2 + [last]
+
+
+def test_a_head_of_ones_own_may_look_at_every_token():
+    class Own(BertForSequenceClassification):
+        pass
+
+    own = Own._from_config(copy.deepcopy(CONFIGS["bert"]), attn_implementation="sdpa")
+    assert computed(own) == [sum(LENGTHS)] * 3
+
+
+def computed(net: torch.nn.Module) -> list[int]:
+    """How many tokens each layer's feed-forward part is given."""
+    seen: list[int] = []
+    assert unpad(net)
     wide = [each for each in net.modules() if getattr(each, "in_features", 0) == 48]
-    for each in wide:  # the second half of each layer's feed-forward part
+    for each in wide:
         each.register_forward_hook(lambda module, args, states: seen.append(states.shape[1]))
     run(net, batch())
-    assert seen == [sum(LENGTHS)] * 2 + [last]
+    return seen
 
 
 DISTIL = DistilBertConfig(vocab_size=50, dim=32, n_heads=2, n_layers=2, hidden_dim=32)
